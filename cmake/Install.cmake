@@ -1,0 +1,3 @@
+# Install and export: `find_package(smelt)` then link smelt::law, smelt::model, ...
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
