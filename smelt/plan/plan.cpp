@@ -1,0 +1,152 @@
+#include "smelt/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace smelt::plan {
+namespace {
+
+constexpr double kBytesPerFloat = 4;
+constexpr double kCheckpointsPerRun = 2;
+
+double all_parameters(const budget::Budget& b) { return b.parameters_total + b.parameters_embedding; }
+
+Cell make_cell(const StudyConfig& study, const Scale& scale, std::int64_t experts, double attended,
+               std::int64_t vocab_size) {
+  Cell cell;
+  cell.name = fmt::format("{}-e{}", scale.name, experts);
+  cell.scale = scale.name;
+  cell.experts = experts;
+  arch::ModelConfig baseline = scale.baseline;
+  baseline.num_experts = experts;
+  if (baseline.vocab_size == 0) baseline.vocab_size = vocab_size;
+  budget::MatchOptions options = study.match;
+  options.attended = attended;
+  cell.match = budget::match(baseline, options);
+  const auto control = budget::count(budget::fully_active(baseline), attended);
+  for (const Arm arm : kArms) {
+    const auto i = static_cast<std::size_t>(arm);
+    cell.sparsity[i] = budget::sparsity(cell.budget(arm), control);
+    cell.sparsity_own[i] = budget::sparsity(
+        cell.budget(arm), budget::count(budget::fully_active(cell.config(arm)), attended));
+  }
+  return cell;
+}
+
+/// Cells with the smallest and the largest F.
+std::vector<std::size_t> extreme_cells(const std::vector<Cell>& cells) {
+  const auto by_flops = [](const Cell& a, const Cell& b) {
+    return a.match.baseline_budget.flops_per_token < b.match.baseline_budget.flops_per_token;
+  };
+  const auto [low, high] = std::minmax_element(cells.begin(), cells.end(), by_flops);
+  std::vector<std::size_t> found = {static_cast<std::size_t>(low - cells.begin())};
+  if (high != low) found.push_back(static_cast<std::size_t>(high - cells.begin()));
+  return found;
+}
+
+void add_words(const StudyConfig& study, Plan& plan) {
+  std::set<std::string> scales;
+  std::set<std::int64_t> experts;
+  for (const Cell& cell : plan.cells) {
+    scales.insert(cell.scale);
+    experts.insert(cell.experts);
+    if (!cell.match.within_tolerance) {
+      plan.words.push_back("cell " + cell.name + " is not matched within tolerance");
+    }
+  }
+  if (plan.cells.size() < 6) {
+    plan.words.push_back(fmt::format(
+        "{} cell{}: fewer than 6, so the six coefficients of the law cannot all be identified",
+        plan.cells.size(), plan.cells.size() == 1 ? "" : "s"));
+  }
+  if (scales.size() < 2) plan.words.push_back("one scale: the loss term in F cannot be told from E");
+  if (experts.size() < 2) plan.words.push_back("one sparsity: the exponent b cannot be told");
+  if (study.horizons.steps.size() < 2) {
+    plan.words.push_back("one horizon: the loss term in D cannot be told from E");
+  }
+  if (study.seeds.size() < 2) {
+    plan.words.push_back("one seed: the gap between the arms comes without a spread");
+  }
+}
+
+}  // namespace
+
+double endpoint_tokens(const StudyConfig& study, std::int64_t horizon) {
+  return static_cast<double>((horizon + study.horizons.decay_steps) * study.rows * study.row_length);
+}
+
+Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_size) {
+  Plan plan;
+  for (const Scale& scale : study.scales) {
+    for (const std::int64_t experts : scale.experts) {
+      plan.cells.push_back(make_cell(study, scale, experts, attended, vocab_size));
+    }
+  }
+  plan.rate_cells = study.rates.rates.empty() ? std::vector<std::size_t>{} : extreme_cells(plan.cells);
+
+  const auto& horizons = study.horizons;
+  plan.tokens_per_step = static_cast<double>(study.rows * study.row_length);
+  const auto first = horizons.steps.front(), last = horizons.steps.back();
+  const std::int64_t trial_steps =
+      (study.rates.steps ? study.rates.steps : first) +
+      (study.rates.decay_steps ? study.rates.decay_steps : horizons.decay_steps);
+  plan.trial_tokens = static_cast<double>(trial_steps) * plan.tokens_per_step;
+  plan.trials = static_cast<double>(plan.rate_cells.size() * study.rates.rates.size() * kArms.size());
+  plan.pair_tokens =
+      static_cast<double>(last + static_cast<std::int64_t>(horizons.steps.size()) * horizons.decay_steps) *
+      plan.tokens_per_step;
+
+  const double seeds = static_cast<double>(study.seeds.size());
+  for (const Cell& cell : plan.cells) {
+    for (const Arm arm : kArms) {
+      const budget::Budget& b = cell.budget(arm);
+      const double per_token = b.flops_per_token + b.flops_head;
+      plan.flops_runs += per_token * plan.pair_tokens * seeds;
+      const double parameters = all_parameters(b);
+      plan.largest_run_bytes = std::max(plan.largest_run_bytes, 4 * kBytesPerFloat * parameters);
+      const double checkpoints =
+          kCheckpointsPerRun + static_cast<double>(2 * horizons.steps.size());
+      plan.checkpoint_bytes += 3 * kBytesPerFloat * parameters * checkpoints * seeds;
+    }
+  }
+  for (const std::size_t c : plan.rate_cells) {
+    for (const Arm arm : kArms) {
+      const budget::Budget& b = plan.cells[c].budget(arm);
+      plan.flops_trials += (b.flops_per_token + b.flops_head) * plan.trial_tokens *
+                           static_cast<double>(study.rates.rates.size());
+    }
+  }
+  plan.flops = plan.flops_trials + plan.flops_runs;
+  add_words(study, plan);
+  return plan;
+}
+
+Json to_json(const Plan& plan) {
+  Json cells = Json::array();
+  for (const Cell& cell : plan.cells) {
+    cells.push_back({{"cell", cell.name},
+                     {"scale", cell.scale},
+                     {"experts", cell.experts},
+                     {"sparsity", cell.sparsity[0]},
+                     {"mismatch", budget::to_json(cell.match.best.mismatch)},
+                     {"within_tolerance", cell.match.within_tolerance},
+                     {"flops_per_token", cell.match.baseline_budget.flops_per_token},
+                     {"parameters", cell.match.baseline_budget.parameters_total},
+                     {"configs",
+                      {{"baseline", arch::to_json(cell.config(Arm::kBaseline))},
+                       {"smelt", arch::to_json(cell.config(Arm::kSmelt))}}}});
+  }
+  return {{"schema", "smelt.plan/1"},
+          {"cells", cells},
+          {"trials", plan.trials},
+          {"trial_tokens", plan.trial_tokens},
+          {"run_tokens", plan.pair_tokens},
+          {"flops", {{"trials", plan.flops_trials}, {"runs", plan.flops_runs}, {"total", plan.flops}}},
+          {"memory_bytes", plan.largest_run_bytes},
+          {"checkpoint_bytes", plan.checkpoint_bytes},
+          {"words", plan.words}};
+}
+
+}  // namespace smelt::plan
