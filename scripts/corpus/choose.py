@@ -1,7 +1,8 @@
-"""Which documents go where: the order by hash, held-out documents, caps, and who takes over a missing source's share.
+"""Which documents go where: the order by hash, held-out documents, caps, and who takes over a
+missing source's share.
 
-A document's h is the first 8 bytes of SHA-256 of its text.  It is held out when h / 2^64 < 0.02, so that this needs no
-list, and a change of one document moves no other.
+A document's h is the first 8 bytes of SHA-256 of its text.  It is held out when h / 2^64 < 0.02, so
+that this needs no list, and a change of one document moves no other.
 """
 
 import hashlib
@@ -32,13 +33,17 @@ def fill(sizes, cap):
 
 
 def split_and_cap(documents, cap):
-    """(training, evaluation) of one source.  `documents` are ascending by hash, with .hash, .bytes, .evaluation_bytes.
+    """(training, evaluation) of one source.  `documents` are ascending by hash, with .hash, .bytes,
+    .evaluation_bytes.
 
-    Evaluation takes held-out documents until 2 % of the cap; training takes the others until both fill the cap.
+    Evaluation takes held-out documents until 2 % of the cap; training takes the others until both
+    fill the cap.
     """
     held_out = held_out_count([document.hash for document in documents])
     candidates = documents[:held_out]
-    evaluation = candidates[: fill([item.evaluation_bytes for item in candidates], EVALUATION_SHARE * cap)]
+    evaluation = candidates[
+        : fill([item.evaluation_bytes for item in candidates], EVALUATION_SHARE * cap)
+    ]
     rest = documents[held_out:]
     used = sum(item.bytes for item in evaluation)
     return rest[: fill([item.bytes for item in rest], cap - used)], evaluation
@@ -47,8 +52,8 @@ def split_and_cap(documents, cap):
 def share_out(caps, available, missing):
     """Caps after the sources of a domain that are there took over the shares of the missing ones.
 
-    caps, available: name -> bytes; missing: name -> bytes the source should have had.  Each grows in proportion to its
-    cap, up to what it holds; what one cannot take goes to the others.
+    caps, available: name -> bytes; missing: name -> bytes it should have had.  Each grows in
+    proportion to its cap, up to what it holds; what one cannot take goes to the others.
     """
     raised = {name: float(cap) for name, cap in caps.items() if name not in missing}
     left = float(sum(missing.values()))

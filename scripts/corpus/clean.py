@@ -1,9 +1,8 @@
-"""From raw documents to documents worth reading: clean() repairs the characters and takes off licence comments,
-keep() judges, drop_boilerplate() compares the pages of one source, drop_seen() takes out what was there before.
+"""From raw pieces of a file to documents worth reading: clean() repairs the characters, joins, cuts
+and takes off licence comments, keep() judges, drop_boilerplate() compares the pages of one
+source, drop_seen() takes out what was there before.
 
-    text = clean(source, raw, suffix=".py")
-    if keep(source, text):
-        ...
+    texts = [text for text in clean(source, pieces, suffix=".py") if keep(source, text)]
 """
 
 import hashlib
@@ -13,38 +12,52 @@ from collections import Counter
 
 # Characters
 
-UNWANTED = re.compile(  # control, zero-width and direction signs, private use, replacement character, pilcrow
+UNWANTED = re.compile(  # control, zero-width, direction, private use, replacement sign, pilcrow
     "[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
     "\ufff9-\ufffd\ufffe\uffff\ud800-\udfff\ue000-\uf8ff\U000e0000-\U0010ffff\xb6]"
 )
 LINE_ENDS = re.compile("\r\n?|[\x85\u2028\u2029]")
 SPACES = re.compile("[\xa0\u2007\u202f]")
 TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
-TEXINFO = re.compile(r"^[^\n]{0,200}\b(?:Next|Prev(?:ious)?|Up): [^\n]*\n?", re.MULTILINE)
-TEXINFO_LINE = re.compile(r"(?:\b(?:Next|Prev(?:ious)?): .*\bUp: )|^\W*Up: .*\[(?:Contents|Index)\]")
+TEXINFO = re.compile(  # "Next: Sets, Previous: Rules, Up: Top   [Contents][Index]"
+    r"^(?:File: [^\n]*|[ \t]*)(?:Next|Prev(?:ious)?|Up): [^\n]*"
+    r"(?:\bUp: |\[(?:Contents|Index)\])[^\n]*\n?",
+    re.MULTILINE,
+)
 LONE_DASH = re.compile(r"^([ \t]*)-[ \t]*\n\s*(?=\S)", re.MULTILINE)
 RULE = re.compile(r"([^\w\s]|_)\1{20,}")
 EMAIL = re.compile(r"(?<![\w.+%-])[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,6}[A-Za-z]{2,}\b")
 
 
-def clean(source, text, suffix=""):
-    """Rules 1 to 3: replacements, characters and lines, licence comments.  `suffix` is that of the file (".py")."""
-    for pattern, replacement in source.replace:
-        text = re.sub(pattern, replacement, text)
-    text = normalise(text)
-    if source.strip_license:
-        text = strip_license(text, suffix)
-    return text
+def clean(source, pieces, suffix=""):
+    """Rules 1 to 3 on the raw pieces of one file: replacements, characters and lines, join and cut,
+    licence comments.
+
+    `suffix` is that of the file (".py").  Lengths are those of cleaned text.
+    """
+    cleaned = []
+    for text in pieces:
+        for pattern, replacement in source.replace:
+            text = re.sub(pattern, replacement, text)
+        cleaned.append(normalise(text))
+    cleaned = [text for text in cleaned if text]
+    if source.join_chars:
+        cleaned = join_short(cleaned, source.join_chars)
+    documents = [part for text in cleaned for part in cut_long(text, source.max_chars)]
+    return (
+        [strip_license(text, suffix) for text in documents] if source.strip_license else documents
+    )
 
 
 def normalise(text):
-    """Rule 2: NFC, LF, no invisible characters, at most one empty line, no page furniture, no e-mail addresses."""
+    """Rule 2: NFC, LF, no invisible characters, at most one empty line, no page furniture, no
+    e-mail addresses.
+    """
     text = LINE_ENDS.sub("\n", text)
     if not text.isascii():
         text = SPACES.sub(" ", unicodedata.normalize("NFC", text))
     text = UNWANTED.sub("", text)
-    if "Up: " in text:
-        text = TEXINFO.sub(lambda line: "" if TEXINFO_LINE.search(line.group()) else line.group(), text)
+    text = TEXINFO.sub("", text)
     text = LONE_DASH.sub(r"\1- ", text)
     text = RULE.sub(lambda run: run.group(1) * 20, text)
     if "@" in text:
@@ -60,6 +73,33 @@ def tidy(text):
     return re.sub(r"\n{3,}", "\n\n", TRAILING.sub("", text)).strip("\n")
 
 
+def join_short(pieces, join_chars):
+    """Joins neighbours until a document has `join_chars` characters; the last may stay shorter."""
+    joined, current = [], ""
+    for piece in pieces:
+        current = f"{current}\n\n{piece}" if current else piece
+        if len(current) >= join_chars:
+            joined.append(current)
+            current = ""
+    return joined + [current] if current else joined
+
+
+def cut_long(text, max_chars):
+    """Pieces of at most `max_chars`, cut at the last empty line before it (else line, else
+    anywhere).
+    """
+    pieces = []
+    while len(text) > max_chars:
+        at = (
+            max(text.rfind("\n\n", 1, max_chars + 2), 0)
+            or max(text.rfind("\n", 1, max_chars + 1), 0)
+            or max_chars
+        )
+        pieces.append(text[:at].rstrip())
+        text = text[at:].lstrip("\n")
+    return [*pieces, text] if text else pieces
+
+
 # Licence comments
 
 HASH, SLASHES, DASHES, PERCENT, C, ML = "#", "//", "--", "%", r"/\*", r"\(\*"
@@ -71,9 +111,18 @@ COMMENTS = {  # file suffix -> what begins a comment
     ".sql": (DASHES, C),
     ".m": (PERCENT, HASH),
 }
-ANY_COMMENT = (r"#(?!\s*(?:include|define|if|ifn?def|endif|else|elif|undef|error|pragma)\b)", SLASHES, DASHES, PERCENT, C, ML)
+ANY_COMMENT = (
+    r"#(?!\s*(?:include|define|if|ifn?def|endif|else|elif|undef|error|pragma)\b)",
+    SLASHES,
+    DASHES,
+    PERCENT,
+    C,
+    ML,
+)
 CLOSING = {C: r"\*/", ML: r"\*\)", "=begin": r"^=end\b[^\n]*"}
-SPEAKS_OF_LICENCE = re.compile(r"copyright|licen[cs]e|©|\(c\) *(?:19|20)\d\d|all rights reserved", re.IGNORECASE)
+SPEAKS_OF_LICENCE = re.compile(
+    r"copyright|licen[cs]e|©|\(c\) *(?:19|20)\d\d|all rights reserved", re.IGNORECASE
+)
 LICENCE_START, LICENCE_WINDOW = 6000, 8000
 
 
@@ -96,9 +145,11 @@ ANY_PATTERN = comment_pattern(ANY_COMMENT)
 
 
 def strip_license(text, suffix=""):
-    """Rule 3: takes out every comment block that starts in the first 6000 characters and speaks of a licence.
+    """Rule 3: takes out every comment block that starts in the first 6000 characters and speaks of
+    a licence.
 
-    It is searched in a window of 8000 characters, since the pattern is quadratic in the length of a long comment.
+    It is searched in a window of 8000 characters, since the pattern is quadratic in the length of a
+    long comment.
     """
     window, rest = text[:LICENCE_WINDOW], text[LICENCE_WINDOW:]
 
@@ -112,7 +163,8 @@ def strip_license(text, suffix=""):
 # What is kept
 
 ENGLISH = frozenset(
-    "the of and to a in is that for it as with be on this by are or an from not which can you if".split()
+    "the of and to a in is that for it as with be on this by are or an from not which can you"
+    " if".split()
 )
 WORD = re.compile(r"[A-Za-z]+")
 NOT_LETTERS = bytes(byte for byte in range(256) if not chr(byte).isalpha() or byte > 127)
@@ -124,7 +176,9 @@ MACHINE_MADE = re.compile(r"generated|do not edit", re.IGNORECASE)
 
 
 def keep(source, text):
-    """Rule 4: whether a cleaned document is long enough, English, and prose or code rather than data."""
+    """Rule 4: whether a cleaned document is long enough, English, and prose or code rather than
+    data.
+    """
     if len(text) < source.min_chars:
         return False
     foreign, free = other_letters(text)
@@ -169,10 +223,17 @@ def drop_boilerplate(texts):
     for text in texts:
         pages_with.update({line for line in map(str.strip, text.split("\n")) if len(line) >= 12})
     tenth, quarter = 0.10 * len(texts), 0.25 * len(texts)
-    common = {line for line, pages in pages_with.items() if pages > (tenth if len(line) >= 20 else quarter)}
+    common = {
+        line
+        for line, pages in pages_with.items()
+        if pages > (tenth if len(line) >= 20 else quarter)
+    }
     if not common:
         return texts
-    return [tidy("\n".join(line for line in text.split("\n") if line.strip() not in common)) for text in texts]
+    return [
+        tidy("\n".join(line for line in text.split("\n") if line.strip() not in common))
+        for text in texts
+    ]
 
 
 def duplicate_key(text):
@@ -181,8 +242,9 @@ def duplicate_key(text):
 
 
 def drop_seen(texts):
-    """Rule 6 within one source, in file order: (text, key) of documents that are neither an exact repeat nor mostly
-    (> 60 % of their lines of 30 and more characters) seen before."""
+    """Rule 6 within one source, in file order: (text, key) of documents that are neither an exact
+    repeat nor mostly (> 60 % of their lines of 30 and more characters) seen before.
+    """
     kept, keys, seen = [], set(), set()
     for text in texts:
         key = duplicate_key(text)

@@ -3,43 +3,58 @@
 
     python scripts/corpus/corpus.py --out data/corpus --subset quick
 
-writes DIR/<domain>/<source>.jsonl (training) and <source>.valid.jsonl (held out), each line
-{"id", "text", "source", "domain"}, and DIR/manifest.json.  Needs no root.  Running it again costs nothing when the
-corpus is complete, and after an interruption uses what was downloaded.  Progress goes to stderr.
+writes DIR/<domain>/<source>.jsonl (training) and <source>.valid.jsonl (held out), each line {"id",
+"text", "source", "domain"}, and DIR/manifest.json.  Needs no root.  Running it again costs nothing
+when the corpus is complete, and after an interruption uses what was downloaded.  Progress goes to
+stderr.
 """
 
 import argparse
-import concurrent.futures
 import errno
 import fcntl
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import sys
 import time
-from dataclasses import dataclass
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import choose
 import output
 import recipe as recipes
+from harvest import harvest_all, make_jobs
 from recipe import ALL_PACKAGES, DOMAINS, CorpusError
 
 FLOOR_BYTES = {"quick": 1e6, "full": 4e6}  # a domain with less than this is an error
 WARN_BELOW, MISSING_BELOW = 0.70, 0.20  # of what was measured
+LOCK_SECONDS = 15
 
 
 def parse_arguments(arguments):
     parser = argparse.ArgumentParser(description="Make the built-in corpus out of Debian packages.")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the corpus")
-    parser.add_argument("--subset", choices=["quick", "full"], default="quick", help="default: quick")
-    parser.add_argument("--sources", metavar="A,B", help="only these sources; no floor per domain then")
-    parser.add_argument("--with-optional", action="store_true", help="also sources that are large for their text")
-    parser.add_argument("--keep-packages", action="store_true", help="keep the downloaded packages in DIR/packages")
-    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 16), metavar="N", help="processes")
-    parser.add_argument("--recipe", type=Path, default=Path(__file__).with_name("sources.toml"), help="recipe file")
+    parser.add_argument(
+        "--out", required=True, type=Path, metavar="DIR", help="folder of the corpus"
+    )
+    parser.add_argument(
+        "--subset", choices=["quick", "full"], default="quick", help="default: quick"
+    )
+    parser.add_argument(
+        "--sources", metavar="A,B", help="only these sources; no floor per domain then"
+    )
+    parser.add_argument(
+        "--with-optional", action="store_true", help="also sources that are large for their text"
+    )
+    parser.add_argument(
+        "--keep-packages", action="store_true", help="keep the downloaded packages in DIR/packages"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=min(os.cpu_count() or 1, 16), metavar="N", help="processes"
+    )
+    parser.add_argument(
+        "--recipe", type=Path, default=Path(__file__).with_name("sources.toml"), help="recipe file"
+    )
     options = parser.parse_args(arguments)
     if options.jobs < 1:
         parser.error("--jobs must be at least 1")
@@ -54,139 +69,34 @@ class Log:
         self.warnings = []
 
     def __call__(self, text):
-        print(f"[corpus {time.monotonic() - self.start:5.1f} s] {text}", file=sys.stderr, flush=True)
+        print(
+            f"[corpus {time.monotonic() - self.start:5.1f} s] {text}", file=sys.stderr, flush=True
+        )
 
     def warn(self, text):
         self.warnings.append(text)
         self(f"warning: {text}")
 
 
-# One source, in a worker process
-
-
-@dataclass(frozen=True)
-class Document:
-    """One line of a source's file in DIR/work, before it is known whether it will be used."""
-
-    hash: int
-    key: bytes
-    bytes: int
-    evaluation_bytes: int
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True)
-class Job:
-    source: recipes.Source
-    debs: list  # [(package, path, folder, whether it is still to be unpacked)]
-    work: Path
-
-
-@dataclass
-class Extracted:
-    documents: list  # ascending by hash
-    problems: list
-    characters_before: int = 0  # before duplicates went
-    characters_after: int = 0
-
-
-def extract_source(job):
-    """Unpacks, reads, cleans; leaves the source's documents in DIR/work/<name>, ordered by hash."""
-    from clean import clean, drop_boilerplate, drop_seen, keep
-    from extract import documents_of_file, find_files
-    from packages import unpack
-
-    source, texts, problems = job.source, [], []
-    for package, path, folder, unpacking in job.debs:
-        problem = unpack(path, folder) if unpacking else ""
-        if problem:
-            problems.append(f"{source.name}: {package} could not be unpacked ({problem})")
-            continue
-        for file in find_files(folder, source.globs, source.exclude, package):
-            suffix = file.with_suffix("").suffix if file.suffix in (".gz", ".dz") else file.suffix
-            for raw in documents_of_file(source, file):
-                text = clean(source, raw, suffix)
-                if keep(source, text):
-                    texts.append(text)
-    if source.format != "text":
-        texts = [text for text in drop_boilerplate(texts) if len(text) >= source.min_chars]
-    kept = drop_seen(texts)
-    result = Extracted([], problems, sum(map(len, texts)), sum(len(text) for text, _ in kept))
-    store(job, kept, result)
-    return result
-
-
-def store(job, kept, result):
-    """Writes the kept (text, key) ordered by hash and fills result.documents."""
-    offset = 0
-    with (job.work / job.source.name).open("wb") as file:
-        for value, text, key in sorted((choose.document_hash(text), text, key) for text, key in kept):
-            line = output.to_line(job.source, value, text)
-            size = len(text.encode("utf-8"))
-            cut = len(text[: choose.EVALUATION_CHARS].encode("utf-8"))
-            file.write(line)
-            result.documents.append(Document(value, key, size, cut, offset, len(line)))
-            offset += len(line)
-
-
-# All sources
-
-
-def make_jobs(sources, offers, debs, out, log):
-    """name -> Job of every source that has at least one package; a package is unpacked by the first that needs it."""
-    jobs, unpacked = {}, set()
-    for source in sources:
-        names = sorted(debs) if ALL_PACKAGES in source.packages else source.packages
-        missing = [name for name in names if name not in debs]
-        if missing:
-            log.warn(f"{source.name}: no package {', '.join(missing)}")
-        there = [debs[name] for name in names if name in debs]
-        entries = []
-        for deb in there:
-            entries.append((deb.package, deb.path, out / "unpack" / deb.package, deb.package not in unpacked))
-            unpacked.add(deb.package)
-        if entries:
-            jobs[source.name] = Job(source, entries, out / "work")
-    return jobs
-
-
-def extract_all(jobs, workers, log):
-    """name -> Extracted.  Large downloads first, so that none is left alone at the end; sources of "*", and those that
-    share another's package, after it."""
-    first = [job for job in jobs.values() if all(unpacking for *_, unpacking in job.debs)]
-    later = [job for job in jobs.values() if job not in first]
-    first.sort(key=lambda job: -job.source.cap_bytes("quick") - job.source.download_mb * 1e5)
-    results = {}
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(workers, mp_context=context) as pool:
-        for batch in (first, later):
-            futures = {pool.submit(extract_source, job): job.source.name for job in batch}
-            for future in concurrent.futures.as_completed(futures):
-                name = futures[future]
-                results[name] = future.result()
-                size = sum(document.bytes for document in results[name].documents) / 1e6
-                done = f"{len(results)}/{len(jobs)}"
-                log(f"{done} {name}: {len(results[name].documents)} documents, {size:.1f} MB")
-    for name in jobs:
-        for problem in results[name].problems:
-            log.warn(problem)
-    return {name: results[name] for name in jobs}
-
-
 def drop_repeats_across(sources, results):
-    """Exact duplicates over all sources: the first source keeps the document.  Returns name -> documents."""
+    """Exact duplicates over all sources: the first source keeps the document.  Returns name ->
+    documents.
+    """
     seen, kept = set(), {}
     for source in sources:
         if source.name not in results:
             continue
-        kept[source.name] = [item for item in results[source.name].documents if item.key not in seen]
+        kept[source.name] = [
+            item for item in results[source.name].documents if item.key not in seen
+        ]
         seen.update(item.key for item in kept[source.name])
     return kept
 
 
 def find_missing(sources, kept, log):
-    """Names of sources with too little text to count; warns about those with less than was measured."""
+    """Names of sources with too little text to count; warns about those with less than was
+    measured.
+    """
     missing = set()
     for source in sources:
         documents = kept.get(source.name, [])
@@ -194,26 +104,36 @@ def find_missing(sources, kept, log):
         megabytes = sum(item.bytes for item in documents[:count]) / 1e6
         if not documents or megabytes < MISSING_BELOW * source.expected_mb:
             missing.add(source.name)
-            log.warn(f"{source.name}: {megabytes:.2f} MB of {source.expected_mb} expected: counts as missing")
-        elif megabytes < WARN_BELOW * source.expected_mb or count < WARN_BELOW * source.expected_documents:
             log.warn(
-                f"{source.name}: {megabytes:.2f} MB in {count} documents, expected {source.expected_mb} MB in"
-                f" {source.expected_documents}"
+                f"{source.name}: {megabytes:.2f} MB of {source.expected_mb} expected:"
+                " counts as missing"
+            )
+        elif (
+            megabytes < WARN_BELOW * source.expected_mb
+            or count < WARN_BELOW * source.expected_documents
+        ):
+            log.warn(
+                f"{source.name}: {megabytes:.2f} MB in {count} documents,"
+                f" expected {source.expected_mb} MB in {source.expected_documents}"
             )
     return missing
 
 
 def choose_caps(sources, kept, missing, subset):
-    """name -> bytes, after the sources of a domain took over what the missing ones should have had."""
+    """name -> bytes, after the others of a domain took over the shares of missing sources."""
     caps = {}
     for domain in DOMAINS:
         group = [source for source in sources if source.domain == domain]
         lost = {
-            source.name: min(source.cap_bytes(subset), int(1e6 * source.expected_mb) or source.cap_bytes(subset))
+            source.name: min(
+                source.cap_bytes(subset), int(1e6 * source.expected_mb) or source.cap_bytes(subset)
+            )
             for source in group
             if source.name in missing
         }
-        available = {source.name: sum(item.bytes for item in kept.get(source.name, [])) for source in group}
+        available = {
+            source.name: sum(item.bytes for item in kept.get(source.name, [])) for source in group
+        }
         caps.update(choose.share_out({s.name: s.cap_bytes(subset) for s in group}, available, lost))
     return caps
 
@@ -234,7 +154,12 @@ def write_source(out, source, documents, held_out):
                 line = output.to_line(source, item.hash, text)
             file.write(line)
             text_bytes += item.evaluation_bytes if held_out else item.bytes
-    entry = {"documents": len(documents), "text_bytes": text_bytes, "bytes": file.bytes, "sha256": file.digest.hexdigest()}
+    entry = {
+        "documents": len(documents),
+        "text_bytes": text_bytes,
+        "bytes": file.bytes,
+        "sha256": file.digest.hexdigest(),
+    }
     return path, entry
 
 
@@ -242,7 +167,10 @@ def write_corpus(out, plan, results, debs, manifest, log):
     """Writes every file, then the manifest.  `plan`: [(source, training, evaluation)]."""
     (out / "manifest.json").unlink(missing_ok=True)
     files = {}
-    domains = {domain: {"documents": 0, "bytes": 0, "held_out_documents": 0, "held_out_bytes": 0} for domain in DOMAINS}
+    domains = {
+        domain: {"documents": 0, "bytes": 0, "held_out_documents": 0, "held_out_bytes": 0}
+        for domain in DOMAINS
+    }
     entries = {}
     for source, training, evaluation in plan:
         counts = {}
@@ -254,16 +182,17 @@ def write_corpus(out, plan, results, debs, manifest, log):
             counts[prefix + "bytes"] = entry["text_bytes"]
         for key, value in counts.items():
             domains[source.domain][key] += value
-        extracted = results[source.name]
-        before = max(extracted.characters_before, 1)
+        harvest = results[source.name]
+        before = max(harvest.characters_before, 1)
         entries[source.name] = {
             "domain": source.domain,
             "licence": source.licence,
             **counts,
-            "duplicate_share": round(1 - extracted.characters_after / before, 4),
+            "duplicate_share": round(1 - harvest.characters_after / before, 4),
         }
     manifest["packages"] = {
-        deb.package: {"version": deb.version, "sha256": deb.sha256} for _, deb in sorted(debs.items())
+        deb.package: {"version": deb.version, "sha256": deb.sha256}
+        for _, deb in sorted(debs.items())
     }
     manifest["sources"] = entries
     manifest["domains"] = {name: counts for name, counts in domains.items() if counts["documents"]}
@@ -277,10 +206,15 @@ def check_floor(plan, subset):
     totals = dict.fromkeys(DOMAINS, 0)
     for source, training, evaluation in plan:
         totals[source.domain] += sum(item.bytes for item in training + evaluation)
-    low = [f"{name} ({size / 1e6:.2f} MB)" for name, size in totals.items() if size < FLOOR_BYTES[subset]]
+    low = [
+        f"{name} ({size / 1e6:.2f} MB)"
+        for name, size in totals.items()
+        if size < FLOOR_BYTES[subset]
+    ]
     if low:
         raise CorpusError(
-            f"[corpus] too little text in {', '.join(low)}: a domain needs {FLOOR_BYTES[subset] / 1e6:.0f} MB;"
+            f"[corpus] too little text in {', '.join(low)}:"
+            f" a domain needs {FLOOR_BYTES[subset] / 1e6:.0f} MB;"
             " see the warnings above, or use text of your own (docs/corpus.md)"
         )
 
@@ -288,29 +222,43 @@ def check_floor(plan, subset):
 def check_space(out, offers, sources, subset):
     """Room for the packages, their unpacked files and the corpus twice."""
     unique = {offer.package: offer for offer in offers.values()}.values()
-    text = sum(source.cap_bytes(subset) for source in sources) + 1e6 * sum(source.max_mb for source in sources)
+    text = sum(source.cap_bytes(subset) for source in sources) + 1e6 * sum(
+        source.max_mb for source in sources
+    )
     needed = sum(offer.bytes + offer.installed_bytes for offer in unique) + 2 * text
     free = shutil.disk_usage(out).free
     if free < needed:
-        raise CorpusError(f"[corpus] no space: {out} has {free / 1e6:.0f} MB free, {needed / 1e6:.0f} MB are needed")
+        raise CorpusError(
+            f"[corpus] no space: {out} has {free / 1e6:.0f} MB free,"
+            f" {needed / 1e6:.0f} MB are needed"
+        )
 
 
 def make(options, sources, manifest, log):
     """Everything from packages to manifest."""
     from packages import fetch, find_offers, require_tools
 
-    out = options.out
+    out = options.out.resolve()
     require_tools()
-    names = list(dict.fromkeys(name for source in sources for name in source.packages if name != ALL_PACKAGES))
+    names = list(
+        dict.fromkeys(
+            name for source in sources for name in source.packages if name != ALL_PACKAGES
+        )
+    )
     log(f"{options.subset} corpus: {len(sources)} sources, {len(names)} packages")
-    offers, apt = find_offers(names, out / "apt", log)
+    offers, apt, no_update = find_offers(names, out / "apt", log)
     check_space(out, offers, sources, options.subset)
-    debs = fetch(offers, apt, out / "packages", log)
+    debs, no_download = fetch(names, offers, apt, out / "packages", log)
+    if not debs:
+        raise CorpusError(
+            "[packages] none of the packages can be had; is this machine offline, or not Debian?"
+            f" (apt: {no_download or no_update or 'none of them is known'})"
+        )
     for folder in ("unpack", "work"):
         shutil.rmtree(out / folder, ignore_errors=True)
         (out / folder).mkdir()
-    jobs = make_jobs(sources, offers, debs, out, log)
-    results = extract_all(jobs, options.jobs, log)
+    jobs = make_jobs(sources, debs, out, log)
+    results = harvest_all(jobs, options.jobs, log)
     kept = drop_repeats_across(sources, results)
     missing = find_missing(sources, kept, log)
     caps = choose_caps(sources, kept, missing, options.subset)
@@ -337,10 +285,7 @@ def run(options, log):
     options.out.mkdir(parents=True, exist_ok=True)
     manifest = {"schema": output.MANIFEST_SCHEMA, "subset": options.subset, "recipe": fingerprint}
     with (options.out / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise CorpusError(f"[corpus] another run is at work in {options.out}") from error
+        take_lock(lock, options.out)
         try:
             make(options, sources, manifest, log)
         finally:
@@ -350,6 +295,18 @@ def run(options, log):
             for folder in ("packages", "apt"):
                 shutil.rmtree(options.out / folder, ignore_errors=True)
     report(manifest, log)
+
+
+def take_lock(lock, out):
+    """One run at a time; waits a little for the workers of a run that was killed to end."""
+    patience = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > patience:
+                raise CorpusError(f"[corpus] another run is at work in {out}") from error
+            time.sleep(0.2)
 
 
 def check_parser(sources):
@@ -366,8 +323,8 @@ def check_parser(sources):
 def report(manifest, log):
     for name, counts in manifest["domains"].items():
         log(
-            f"{name:<10} {counts['bytes'] / 1e6:6.2f} MB in {counts['documents']} documents, held out"
-            f" {counts['held_out_bytes'] / 1e6:.2f} MB in {counts['held_out_documents']}"
+            f"{name:<10} {counts['bytes'] / 1e6:6.2f} MB in {counts['documents']} documents,"
+            f" held out {counts['held_out_bytes'] / 1e6:.2f} MB in {counts['held_out_documents']}"
         )
 
 
@@ -379,10 +336,14 @@ def main(arguments=None):
         print(error, file=sys.stderr)
         return 1
     except OSError as error:
-        what = "no space left on the disk" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        what = (
+            "no space left on the disk"
+            if error.errno == errno.ENOSPC
+            else error.strerror or str(error)
+        )
         print(f"[corpus] {what}{f' ({error.filename})' if error.filename else ''}", file=sys.stderr)
         return 1
-    except concurrent.futures.process.BrokenProcessPool:
+    except BrokenProcessPool:
         print("[corpus] a worker process was killed; out of memory? try --jobs 1", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

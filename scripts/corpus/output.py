@@ -1,7 +1,8 @@
-"""The files of a corpus: JSONL per source, written aside and renamed, and manifest.json, written last.
+"""The files of a corpus: JSONL per source, written aside and renamed, and manifest.json, written
+last.
 
-    with Aside(path) as file:
-        file.write(b"...")       # `path` appears, whole, when the block ends
+with Aside(path) as file:
+    file.write(b"...")       # `path` appears, whole, when the block ends
 """
 
 import hashlib
@@ -14,7 +15,9 @@ MANIFEST_SCHEMA = "smelt.corpus/1"
 
 
 class Aside:
-    """Binary file that takes its place only when everything was written; counts bytes and hashes them."""
+    """Binary file that takes its place only when everything was written; counts bytes and hashes
+    them.
+    """
 
     def __init__(self, path):
         self.path = path
@@ -45,7 +48,12 @@ class Aside:
 
 def to_line(source, hash64, text):
     """One document as a line of JSONL."""
-    record = {"id": f"{source.name}/{hash64:016x}", "text": text, "source": source.name, "domain": source.domain}
+    record = {
+        "id": f"{source.name}/{hash64:016x}",
+        "text": text,
+        "source": source.name,
+        "domain": source.domain,
+    }
     return json.dumps(record, ensure_ascii=False).encode("utf-8") + b"\n"
 
 
@@ -59,12 +67,21 @@ def write_manifest(out, manifest):
 
 
 def is_complete(out, fingerprint, subset):
-    """Whether `out` holds exactly this corpus already: its manifest, and every file with the size it had."""
+    """Whether `out` holds exactly this corpus already: its manifest, and every file with the size
+    it had.
+    """
     try:
         manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-        if (manifest["schema"], manifest["recipe"], manifest["subset"]) != (MANIFEST_SCHEMA, fingerprint, subset):
+        if (manifest["schema"], manifest["recipe"], manifest["subset"]) != (
+            MANIFEST_SCHEMA,
+            fingerprint,
+            subset,
+        ):
             return False
-        return all((out / path).stat().st_size == entry["bytes"] for path, entry in manifest["files"].items())
+        return all(
+            (out / path).stat().st_size == entry["bytes"]
+            for path, entry in manifest["files"].items()
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return False
 

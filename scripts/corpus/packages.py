@@ -1,8 +1,8 @@
 """Debian packages without root: which versions apt offers, download, checking and unpacking.
 
-    offers = find_offers(["git-doc"], state)      # name -> Offer; runs `apt-get update` only when one is missing
-    debs = fetch(offers, folder, log)             # name -> Deb, reusing what is there
-    unpack(debs["git-doc"], folder / "git-doc")
+offers = find_offers(["git-doc"], state)      # name -> Offer; runs `apt-get update` only when one
+is missing debs = fetch(offers, folder, log)             # name -> Deb, reusing what is there
+unpack(debs["git-doc"], folder / "git-doc")
 """
 
 import hashlib
@@ -20,7 +20,9 @@ ENVIRONMENT = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
 
 @dataclass(frozen=True)
 class Offer:
-    """What apt would download for a name of the recipe (`package` differs when only another number is there)."""
+    """What apt would download for a name of the recipe (`package` differs when only another number
+    is there).
+    """
 
     package: str
     version: str
@@ -39,15 +41,18 @@ class Deb:
 
 def run(command, cwd=None):
     """Runs to the end; a CompletedProcess with text output, never raises for an exit status."""
-    return subprocess.run(command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, errors="replace")
+    return subprocess.run(
+        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, errors="replace"
+    )
 
 
 def require_tools():
     missing = [tool for tool in ("apt-get", "apt-cache", "dpkg-deb") if not shutil.which(tool)]
     if missing:
         raise CorpusError(
-            f"[packages] {', '.join(missing)} not found: the built-in corpus comes from Debian packages; on other"
-            " systems use text of your own, one folder per domain (docs/corpus.md)"
+            f"[packages] {', '.join(missing)} not found: the built-in corpus comes from"
+            " Debian packages; on other systems use text of your own, one folder per domain"
+            " (docs/corpus.md)"
         )
 
 
@@ -56,17 +61,31 @@ class Apt:
 
     def __init__(self, state):
         self.state = state
-        self.options = ["-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=30"]
+        self.options = [
+            "-o",
+            "APT::Sandbox::User=root",
+            "-o",
+            "Acquire::Retries=3",
+            "-o",
+            "Acquire::http::Timeout=30",
+        ]
         if (state / "lists").is_dir():
             self.use_own_lists()
 
     def use_own_lists(self):
         for folder in ("lists/partial", "cache/archives/partial"):
             (self.state / folder).mkdir(parents=True, exist_ok=True)
-        self.options += ["-o", f"Dir::State::Lists={self.state}/lists", "-o", f"Dir::Cache={self.state}/cache"]
+        self.options += [
+            "-o",
+            f"Dir::State::Lists={self.state}/lists",
+            "-o",
+            f"Dir::Cache={self.state}/cache",
+        ]
 
     def update(self):
-        """Refreshes the lists: the system's as root, else lists of our own.  Returns apt's complaint or ''."""
+        """Refreshes the lists: the system's as root, else our own.  Returns apt's complaint
+        or ''.
+        """
         if os.geteuid() != 0 and not (self.state / "lists").is_dir():
             self.use_own_lists()
         result = run(["apt-get", *self.options, "-q", "update"])
@@ -90,18 +109,24 @@ class Apt:
         return offers
 
     def other_number(self, name):
-        """'postgresql-doc-15' -> 'postgresql-doc-17' when that is what this release has, else None."""
+        """'postgresql-doc-15' -> 'postgresql-doc-17' when this release has that, else None."""
         if not re.search(r"\d", name):
             return None
-        pattern = re.compile(r"\d+(?:\.\d+)*".join(map(re.escape, re.split(r"\d+(?:\.\d+)*", name))))
+        pattern = re.compile(
+            r"\d+(?:\.\d+)*".join(map(re.escape, re.split(r"\d+(?:\.\d+)*", name)))
+        )
         prefix = re.split(r"\d", name)[0]
         known = run(["apt-cache", *self.options, "pkgnames", prefix]).stdout.split()
         found = [other for other in known if pattern.fullmatch(other)]
-        return max(found, key=lambda other: [int(number) for number in re.findall(r"\d+", other)], default=None)
+        return max(
+            found,
+            key=lambda other: [int(number) for number in re.findall(r"\d+", other)],
+            default=None,
+        )
 
 
 def find_offers(names, state, log):
-    """(name -> Offer, Apt).  Names that are nowhere are left out."""
+    """(name -> Offer, Apt, apt's complaint).  Names that are nowhere are left out."""
     apt = Apt(state)
     offers = apt.show(names)
     complaint = ""
@@ -111,15 +136,11 @@ def find_offers(names, state, log):
         offers = apt.show(names)
     for name in names:
         other = None if name in offers else apt.other_number(name)
-        if other:
+        found = apt.show([other]) if other else {}
+        if found:
             log(f"{name} is not there: taking {other}")
-            offers.update({name: offer for offer in apt.show([other]).values()})
-    if not offers:
-        raise CorpusError(
-            "[packages] apt offers none of the packages; is this machine offline, or not Debian?"
-            + (f" ({complaint})" if complaint else "")
-        )
-    return offers, apt
+            offers[name] = found[other]
+    return offers, apt, complaint
 
 
 def sha256_of(path):
@@ -135,28 +156,43 @@ def find_deb(offer, folder):
     for path in sorted(folder.glob(f"{offer.package}_*.deb")):
         if path.stat().st_size == offer.bytes and sha256_of(path) == offer.sha256:
             return Deb(offer.package, offer.version, offer.sha256, path)
+        if f"_{offer.version.replace(':', '%3a')}_" in path.name:
+            path.unlink()
     return None
 
 
-def fetch(offers, apt, folder, log):
-    """name -> Deb.  Downloads into `folder` what is not there yet; names that cannot be had are left out."""
+def any_deb(package, folder):
+    """A file of the package that an earlier run kept, of whatever version, or None."""
+    for path in sorted(folder.glob(f"{package}_*.deb"), reverse=True):
+        result = run(["dpkg-deb", "-f", str(path), "Version"])
+        if result.returncode == 0:
+            return Deb(package, result.stdout.strip(), sha256_of(path), path)
+    return None
+
+
+def fetch(names, offers, apt, folder, log):
+    """name -> Deb.  Downloads into `folder` what is not there, and takes an older file when that
+    fails; names that cannot be had are left out.  Returns (debs, apt's complaint).
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    have = {name: find_deb(offer, folder) for name, offer in offers.items()}
-    wanted = sorted({offers[name].package for name, deb in have.items() if deb is None})
+    debs = {name: find_deb(offer, folder) for name, offer in offers.items()}
+    wanted = {offers[name].package: offers[name] for name, deb in debs.items() if deb is None}
+    complaint = ""
     if wanted:
-        megabytes = sum(offers[name].bytes for name, deb in have.items() if deb is None) / 1e6
+        megabytes = sum(offer.bytes for offer in wanted.values()) / 1e6
         log(f"downloading {len(wanted)} packages, {megabytes:.1f} MB")
-        complaint = download(wanted, apt, folder, log)
-        have = {name: deb or find_deb(offers[name], folder) for name, deb in have.items()}
-        if not any(have.values()):
-            raise CorpusError(f"[packages] nothing could be downloaded: {complaint}")
-        for name in [name for name, deb in have.items() if deb is None]:
-            log(f"warning: {name} could not be downloaded ({complaint})")
-    return {name: deb for name, deb in have.items() if deb}
+        complaint = download(sorted(wanted), apt, folder, log)
+        debs = {name: deb or find_deb(offers[name], folder) for name, deb in debs.items()}
+    for name in names:
+        if not debs.get(name):
+            debs[name] = any_deb(name, folder)
+    return {name: deb for name, deb in debs.items() if deb}, complaint
 
 
 def download(packages, apt, folder, log):
-    """One apt-get for all; when that fails (one bad package stops it) each by itself.  Returns the last complaint."""
+    """One apt-get for all; when that fails (one bad package stops it) each by itself.  Returns the
+    last complaint.
+    """
     complaint = apt_download(packages, apt, folder, log)
     if complaint and len(packages) > 1 and "space" not in complaint:
         for package in packages:
@@ -192,4 +228,8 @@ def unpack(path, folder):
     """Unpacks one .deb.  Returns '' or what went wrong."""
     folder.mkdir(parents=True, exist_ok=True)
     result = run(["dpkg-deb", "-x", str(path), str(folder)])
-    return "" if result.returncode == 0 else (result.stderr.strip().splitlines() or ["dpkg-deb failed"])[-1]
+    return (
+        ""
+        if result.returncode == 0
+        else (result.stderr.strip().splitlines() or ["dpkg-deb failed"])[-1]
+    )

@@ -1,14 +1,14 @@
-"""The recipe: reads sources.toml into Source records and reports everything that is wrong with it at once.
+"""The recipe: reads sources.toml into Source records and reports everything that is wrong with it
+at once.
 
-    recipe = load(Path("sources.toml"))
-    [source.name for source in recipe.sources if source.quick_mb]
+recipe = load(Path("sources.toml"))
+[source.name for source in recipe.sources if source.quick_mb]
 """
 
 import dataclasses
 import hashlib
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 try:
     import tomllib
@@ -106,7 +106,9 @@ def read_source(entry, problems):
     fields = {item.name: item for item in dataclasses.fields(Source)}
     found = [f"source '{name}': unknown key '{key}'" for key in entry if key not in fields]
     for key, item in fields.items():
-        required = item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        required = (
+            item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
+        )
         if required and key not in entry:
             found.append(f"source '{name}': '{key}' is missing")
     for key, choices in (
@@ -115,7 +117,9 @@ def read_source(entry, problems):
         ("kind", ["code", "prose"]),
     ):
         if key in entry and entry[key] not in choices:
-            found.append(f"source '{name}': {key} must be one of {', '.join(choices)}, got {entry[key]!r}")
+            found.append(
+                f"source '{name}': {key} must be one of {', '.join(choices)}, got {entry[key]!r}"
+            )
     if not re.fullmatch(r"[\w+-]+(\.[\w+-]+)*", str(name)):
         found.append(f"source '{name}': a name has letters, digits and . + - _ only")
     patterns = [*entry.get("exclude", []), entry.get("drop", ""), entry.get("split", "")]
@@ -137,7 +141,9 @@ def choose_sources(recipe, subset, names=None, with_optional=False):
     known = {source.name for source in recipe.sources}
     unknown = [name for name in names or [] if name not in known]
     if unknown:
-        raise CorpusError(f"[recipe] no source named {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+        raise CorpusError(
+            f"[recipe] no source named {', '.join(unknown)}; there are: {', '.join(sorted(known))}"
+        )
     chosen = [
         source
         for source in recipe.sources
@@ -146,4 +152,6 @@ def choose_sources(recipe, subset, names=None, with_optional=False):
     ]
     if not chosen:
         raise CorpusError(f"[recipe] none of the sources asked for is in the {subset} corpus")
-    return sorted(chosen, key=lambda source: (ALL_PACKAGES in source.packages, source.quick_mb == 0))
+    return sorted(
+        chosen, key=lambda source: (ALL_PACKAGES in source.packages, source.quick_mb == 0)
+    )

@@ -1,127 +1,22 @@
-"""From files to raw documents: finds the files of a source, decodes them, turns HTML and XML into plain text, and
-splits and joins.  Nothing here depends on directory or hash order.
+"""HTML, DocBook and Mallard to plain text: paragraphs, headings, lists, tables and code stand
+between empty lines, a list item begins with "- ", the cells of a row are joined by " | ", code
+keeps its spaces, and navigation, forms, pictures and notes on authors and licences are left out.
 
-    for document in documents_of_file(source, path):
-        ...
+    texts = html_to_texts(page, source)      # several when source.split_tags says so
 """
 
-import gzip
 import html.entities
-import os
 import re
-import zlib
-from pathlib import Path
 
-CLASSES_DROPPED = re.compile(r"(?:nav|sidebar|toc|breadcrumb|menu).*|footer|related|headerlink|docnav|tagline")
-
-
-# Files
-
-
-def find_files(root, globs, exclude, package):
-    """Files below `root` that match, sorted by path; symbolic links are not followed, of folders neither."""
-    wanted = re.compile("|".join(f"(?:{glob_to_regex(glob)})" for glob in globs))
-    unwanted = [re.compile(pattern) for pattern in exclude]
-    found = []
-    for folder, _, names in os.walk(root, followlinks=False):
-        for name in names:
-            full = os.path.join(folder, name)
-            path = os.path.relpath(full, root)
-            if not wanted.fullmatch(path) or os.path.islink(full) or not os.path.isfile(full):
-                continue
-            if not any(pattern.search(f"{package}/{path}") for pattern in unwanted):
-                found.append(path)
-    return [Path(root, path) for path in sorted(found)]
-
-
-def glob_to_regex(glob):
-    """'a/**/*.py' -> a regex; ** is any number of folders, * and ? stay within a name."""
-    pieces = re.split(r"(\*\*/|\*|\?)", glob)
-    meaning = {"**/": r"(?:[^/]+/)*", "*": r"[^/]*", "?": r"[^/]"}
-    return "".join(meaning.get(piece, re.escape(piece)) for piece in pieces)
-
-
-def read_text(path):
-    """The text of a file, unpacked and decoded, with LF line ends; None when it is binary or damaged."""
-    try:
-        data = path.read_bytes()
-        if path.suffix in (".gz", ".dz"):
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error):
-        return None
-    if b"\0" in data[:4096]:
-        return None
-    text = decode(data).removeprefix("\ufeff")
-    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
-
-
-def decode(data):
-    """UTF-8, else the charset the file declares, else Latin-1."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        pass
-    declared = re.search(rb"(?:charset|encoding|coding)\s*[:=]\s*[\"']?([\w.:-]+)", data[:2048])
-    if declared:
-        try:
-            return data.decode(declared.group(1).decode("ascii"))
-        except (LookupError, UnicodeDecodeError):
-            pass
-    return data.decode("latin-1")
-
-
-# Documents
-
-
-def documents_of_file(source, path):
-    """Raw documents of one file, in file order."""
-    text = read_text(path)
-    if text is None:
-        return []
-    for pattern, replacement in source.replace_raw:
-        text = re.sub(pattern, replacement, text)
-    if source.format == "text":
-        pieces = [text]
-    else:
-        pieces = html_to_texts(text, source) if source.format == "html" else xml_to_texts(text, source)
-    if source.split:
-        pieces = [part for piece in pieces for part in re.split(source.split, piece)]
-    pieces = [piece for piece in pieces if piece.strip()]
-    if source.join_chars:
-        pieces = join_short(pieces, source.join_chars)
-    return [part for piece in pieces for part in cut_long(piece, source.max_chars)]
-
-
-def join_short(pieces, join_chars):
-    """Joins neighbours until a document has `join_chars` characters; the last may stay shorter."""
-    joined, current = [], ""
-    for piece in pieces:
-        current = f"{current}\n\n{piece}" if current else piece
-        if len(current) >= join_chars:
-            joined.append(current)
-            current = ""
-    return joined + [current] if current else joined
-
-
-def cut_long(text, max_chars):
-    """Pieces of at most `max_chars`, cut at the last empty line before it (else line, else anywhere)."""
-    pieces = []
-    while len(text) > max_chars:
-        at = text.rfind("\n\n", 1, max_chars)
-        if at < 0:
-            at = text.rfind("\n", 1, max_chars)
-        if at < 0:
-            at = max_chars
-        pieces.append(text[:at])
-        text = text[at:]
-    return pieces + [text]
-
-
-# Markup
+CLASSES_DROPPED = re.compile(
+    r"(?:nav|sidebar|toc|breadcrumb|menu).*|footer|related|headerlink|docnav|tagline"
+)
 
 
 class TextBuilder:
-    """Collects lines of text; knows lines, empty lines between blocks, list items and document breaks."""
+    """Collects lines of text; knows lines, empty lines between blocks, list items and document
+    breaks.
+    """
 
     ITEM = "- "
 
@@ -185,8 +80,8 @@ def words(names):
 class HtmlRules:
     drop = words("head style script nav footer form button iframe math svg noscript template")
     line = words(
-        "address article aside body caption center dd details div dt fieldset figcaption figure header hgroup hr"
-        " legend main section summary tbody tfoot thead"
+        "address article aside body caption center dd details div dt fieldset figcaption figure"
+        " header hgroup hr legend main section summary tbody tfoot thead"
     )
     gap = words("blockquote dl h1 h2 h3 h4 h5 h6 ol p pre table ul")
     lists = words("dl ol ul")
@@ -201,6 +96,9 @@ class HtmlRules:
         self.split = frozenset(source.split_tags)
         self.pattern = re.compile(source.drop, re.IGNORECASE) if source.drop else None
 
+    def keeps_spaces(self, tag, element):
+        return tag in self.pre
+
     def dropped(self, tag, element):
         if tag in self.drop:
             return True
@@ -214,31 +112,48 @@ class HtmlRules:
 
 class XmlRules(HtmlRules):
     drop = words(
-        "articleinfo author authorgroup bookinfo chapterinfo copyright credit date editor imagedata"
-        " imageobject indexterm info keywordset legalnotice license licence othercredit primary pubdate releaseinfo"
-        " remark revhistory revision sect1info sect2info sect3info sectioninfo secondary setinfo artheader"
+        "articleinfo author authorgroup bookinfo chapterinfo copyright credit date editor"
+        " imagedata imageobject indexterm info keywordset legalnotice license licence"
+        " othercredit primary pubdate releaseinfo remark revhistory revision sect1info sect2info"
+        " sect3info sectioninfo secondary setinfo artheader"
     )
     line = words(
-        "abstract answer appendix article book caption chapter desc entrytbl figure glossentry glossterm graphic"
-        " indexdiv keyword mediaobject media member page part preface qandaentry question refentry"
-        " screenshot sect1 sect2 sect3 sect4 sect5 section segmentedlist subtitle tbody term textobject"
-        " tgroup tfoot thead titleabbrev varlistentry"
+        "abstract answer appendix article book caption chapter desc entrytbl figure glossentry"
+        " glossterm graphic indexdiv keyword mediaobject media member page part preface"
+        " qandaentry question refentry screenshot sect1 sect2 sect3 sect4 sect5 section"
+        " segmentedlist subtitle tbody term textobject tgroup tfoot thead titleabbrev"
+        " varlistentry"
     )
     gap = words(
-        "blockquote bridgehead caution example formalpara glossary glosslist important informalexample informaltable"
-        " itemizedlist list literallayout note orderedlist p para procedure programlisting screen simpara"
-        " simplelist steps synopsis table terms tip title variablelist warning tree"
+        "blockquote bridgehead caution example formalpara glossary glosslist important"
+        " informalexample informaltable itemizedlist list literallayout note orderedlist p para"
+        " procedure programlisting screen simpara simplelist steps synopsis table terms tip"
+        " title variablelist warning tree"
     )
-    lists = words("glosslist itemizedlist list orderedlist procedure simplelist steps terms tree variablelist")
+    lists = words(
+        "glosslist itemizedlist list orderedlist procedure simplelist steps terms tree variablelist"
+    )
     items = words("listitem item step")
     rows = words("row tr")
     cells = words("entry td th")
     pre = words("programlisting screen literallayout synopsis")
     breaks = words("sbr")
-    tall = tuple("{*}" + tag for tag in words("table informaltable programlisting screen itemizedlist orderedlist list steps"))
+    inline = words("p title td link em gui input output sys span para term desc")
+    tall = tuple(
+        "{*}" + tag
+        for tag in words(
+            "table informaltable programlisting screen itemizedlist orderedlist list steps"
+        )
+    )
 
     def dropped(self, tag, element):
         return tag in self.drop or bool(self.pattern and self.pattern.search(tag))
+
+    def keeps_spaces(self, tag, element):
+        """Mallard's `code` is a block except within a line of text."""
+        if tag == "code":
+            return tag_name(element.getparent()) not in self.inline
+        return tag in self.pre
 
 
 def html_to_texts(text, source):
@@ -247,9 +162,14 @@ def html_to_texts(text, source):
 
     text = re.sub(r"(?s)\A\s*<\?xml.*?\?>", "", text)
     text = re.sub(
-        r"<(script|style|title|textarea|iframe|a|div|span|p|td|th|li|em|i|b)\b([^<>]*)/>", r"<\1\2></\1>", text, flags=re.I
+        r"<(script|style|title|textarea|iframe|a|div|span|p|td|th|li|em|i|b)\b([^<>]*)/>",
+        r"<\1\2></\1>",
+        text,
+        flags=re.I,
     )
-    parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True)
+    parser = etree.HTMLParser(
+        encoding="utf-8", remove_comments=True, remove_pis=True, huge_tree=True
+    )
     root = parse(text, parser)
     if root is None:
         return []
@@ -278,7 +198,7 @@ def find_main(root, selectors):
 
 
 def xml_to_texts(text, source):
-    """Texts of one DocBook or Mallard file.  The DOCTYPE goes; an unknown `&name;` becomes its name."""
+    """Texts of one DocBook or Mallard file.  An unknown `&name;` becomes its name."""
     from lxml import etree
 
     text = re.sub(r"(?s)\A\s*<\?xml.*?\?>", "", text)
@@ -319,7 +239,7 @@ def parse(text, parser):
 
 
 def walk(root, rules):
-    """The documents of a tree, read in document order without recursion (broken pages nest deeply)."""
+    """The documents of a tree, in document order; no recursion, since broken pages nest deeply."""
     walker = Walker(rules)
     stack = [(root, False)]
     while stack:
@@ -327,7 +247,11 @@ def walk(root, rules):
         tag = tag_name(element)
         if closing:
             walker.close(element, tag)
-        elif tag and (element is root or not rules.dropped(tag, element)) and walker.open(element, tag):
+        elif (
+            tag
+            and (element is root or not rules.dropped(tag, element))
+            and walker.open(element, tag)
+        ):
             stack.append((element, True))
             stack.extend((child, False) for child in element.iterchildren(reversed=True))
             continue
@@ -337,8 +261,9 @@ def walk(root, rules):
 
 
 class Walker:
-    """What opening and closing an element does to the text.  A table row without lists, paragraphs of code or other
-    tables in it is "flat": it becomes one line with its cells joined by " | "."""
+    """What opening and closing an element does to the text.  A table row without lists, paragraphs
+    of code or other tables in it is "flat": it becomes one line with its cells joined by " | ".
+    """
 
     def __init__(self, rules):
         self.rules = rules
@@ -356,7 +281,7 @@ class Walker:
                 out.cell()
             elif tag in rules.gap or tag in rules.line or tag in rules.breaks:
                 out.text(" ")
-        elif tag in rules.pre:
+        elif rules.keeps_spaces(tag, element):
             out.preformatted(raw_text(element, rules))
             return False
         elif tag in rules.rows:
@@ -388,16 +313,26 @@ class Walker:
             self.block(tag)
 
     def block(self, tag):
-        """Lists within a list item end the line only; other large blocks stand between empty lines."""
+        """A list within a list item only ends the line; other large blocks get empty lines."""
         rules = self.rules
         if tag in rules.gap and not (self.lists and tag in rules.lists):
             self.out.gap()
-        elif tag in rules.gap or tag in rules.line or tag in rules.cells or tag in rules.rows or tag in rules.breaks:
+        elif (
+            tag in rules.gap
+            or tag in rules.line
+            or tag in rules.cells
+            or tag in rules.rows
+            or tag in rules.breaks
+        ):
             self.out.end_line()
 
 
 def tag_name(element):
-    return "" if element is None or not isinstance(element.tag, str) else element.tag.rsplit("}", 1)[-1].lower()
+    return (
+        ""
+        if element is None or not isinstance(element.tag, str)
+        else element.tag.rsplit("}", 1)[-1].lower()
+    )
 
 
 def raw_text(element, rules):

@@ -1,0 +1,197 @@
+"""Cleaning rules on made-up texts; expected texts are written out by hand."""
+
+import unittest
+
+from support import make_source
+
+from clean import (
+    clean,
+    cut_long,
+    drop_boilerplate,
+    drop_seen,
+    join_short,
+    keep,
+    normalise,
+    strip_license,
+)
+
+
+class Normalise(unittest.TestCase):
+    def check(self, raw, expected):
+        self.assertEqual(normalise(raw), expected)
+        self.assertEqual(normalise(expected), expected, "cleaning twice changes nothing")
+
+    def test_composes_characters(self):
+        self.check("cafe\u0301", "caf\u00e9")
+        self.check("e\u200b\u0301", "\u00e9")  # the sign between them goes first
+
+    def test_line_ends(self):
+        self.check("a\r\nb\rc\u2028d", "a\nb\nc\nd")
+
+    def test_takes_out_invisible_characters(self):
+        self.check("a\x0cb\x00c\u200bd\ufeffe\ue000f\ufffdg\xb6h\xadi", "abcdefghi")
+        self.check("tab\there", "tab\there")
+
+    def test_no_break_space(self):
+        self.check("a\u00a0b", "a b")
+
+    def test_blanks_and_empty_lines(self):
+        self.check("\n\n  a \t\n\n \n\nb\n\n", "  a\n\nb")
+
+    def test_texinfo_lines(self):
+        self.check("Next: B, Previous: A, Up: Top   [Contents][Index]\n\ntext", "text")
+        self.check("Next: B, Previous: A [Contents][Index]\ntext", "text")
+        self.check("File: x.info,  Node: B,  Next: C,  Prev: A,  Up: Top\ntext", "text")
+        self.check("Next: we go on", "Next: we go on")
+        self.check("What is Up: a film", "What is Up: a film")
+
+    def test_lone_dash(self):
+        self.check("-\n\nitem\n-\nother", "- item\n- other")
+        self.check("a - b", "a - b")
+
+    def test_rules_are_cut_to_20(self):
+        self.check("=" * 70, "=" * 20)
+        self.check("_" * 21, "_" * 20)
+        self.check("*" * 20, "*" * 20)
+        self.check("a" * 30, "a" * 30)
+
+    def test_addresses(self):
+        self.check("mail <joe.doe+x@mail.example.org>!", "mail <user@example.com>!")
+        self.check("npm@6.0.1 a@b", "npm@6.0.1 a@b")
+
+
+class Licences(unittest.TestCase):
+    def test_one_line_comments_are_one_block(self):
+        text = "#!/bin/sh\n# Copyright 2001 A\n# Use it.\n\n# About x\nx = 1"
+        self.assertEqual(strip_license(text, ".py"), "# About x\nx = 1")
+
+    def test_blocks(self):
+        text = "/* Licensed under\n * terms\n */\n/* about x */\nint x;"
+        self.assertEqual(strip_license(text, ".h"), "/* about x */\nint x;")
+        text = "(* Copyright *)\n(*  A  *)\n(* see\n LICENCE *)\nLet x := 1."
+        self.assertEqual(strip_license(text, ".v"), "Let x := 1.")
+        self.assertEqual(strip_license("=begin\nlicense\n=end\nx", ".rb"), "x")
+        self.assertEqual(strip_license("% Copyright (C) 2003\nx = 1;", ".m"), "x = 1;")
+
+    def test_directives_are_no_comments(self):
+        text = "#define LICENSE 1\n#include <a>\nint x;"
+        self.assertEqual(strip_license(text, ".h"), text)
+        self.assertEqual(strip_license(text, ".unknown"), text)
+
+    def test_only_near_the_top(self):
+        far = "x = 1\n" * 1001 + "# Copyright\ny = 2"  # starts at 6006
+        self.assertEqual(strip_license(far, ".py"), far)
+        near = "x = 1\n" * 900 + "# Copyright\ny = 2"
+        self.assertNotIn("Copyright", strip_license(near, ".py"))
+
+    def test_long_comment_is_quick(self):
+        text = "/*" + "\n//" * 100000
+        self.assertEqual(strip_license(text, ".go"), text)
+
+
+class Keep(unittest.TestCase):
+    prose = "The cat sat on the mat and it was as happy as can be with that. "
+
+    def test_length(self):
+        source = make_source(min_chars=200, min_stop=0.1)
+        self.assertFalse(keep(source, "the " * 49 + "the"))  # 199
+        self.assertTrue(keep(source, "the " * 50))
+
+    def test_letters(self):
+        source = make_source(min_letters=0.45)
+        self.assertFalse(keep(source, "abcd" + "1" * 6))
+        self.assertTrue(keep(source, "abcde" + "1" * 5))
+
+    def test_english_only(self):
+        source = make_source()
+        self.assertTrue(keep(source, "a" * 98 + "\u0436\u0436"))
+        self.assertFalse(keep(source, "a" * 97 + "\u0436\u0436\u0436"))
+        self.assertTrue(keep(source, "a" * 50 + "\u03b1\u2115\U0001d400" * 15))
+
+    def test_prose_needs_common_words(self):
+        source = make_source(min_stop=0.10)
+        self.assertTrue(keep(source, self.prose))
+        self.assertFalse(keep(source, "Index entries only: alpha beta gamma delta " * 9))
+        self.assertFalse(keep(make_source(min_stop=0.1, min_letters=0), "1 2 3"))
+
+    def test_code(self):
+        source = make_source(kind="code", min_letters=0)
+        self.assertTrue(keep(source, "int main() { return x; }"))
+        self.assertFalse(keep(source, "a\n" * 50 + "b" * 1501))
+        self.assertTrue(keep(source, "a\n" * 50 + "b" * 1500))
+        self.assertFalse(keep(source, "b" * 130 + "\n" + "b" * 130))
+        self.assertFalse(keep(source, "ab1"))
+        self.assertTrue(keep(source, "abc1"))
+        self.assertFalse(keep(source, "// Generated by a tool\nint x;"))
+        self.assertFalse(keep(source, "// DO NOT EDIT\nint x;"))
+        self.assertTrue(keep(source, "int x;\n" * 100 + "// generated"))
+
+
+class JoinAndCut(unittest.TestCase):
+    def test_join(self):
+        self.assertEqual(
+            join_short(["abc", "de", "fghijkl", "m"], 6), ["abc\n\nde", "fghijkl", "m"]
+        )
+
+    def test_cut_at_the_last_empty_line(self):
+        self.assertEqual(cut_long("aaa\n\nbbb\n\nccc", 9), ["aaa\n\nbbb", "ccc"])
+        self.assertEqual(cut_long("aaa\nbbb", 5), ["aaa", "bbb"])
+        self.assertEqual(cut_long("abcdefg", 3), ["abc", "def", "g"])
+        self.assertEqual(cut_long("abc", 3), ["abc"])
+
+    def test_pieces_never_exceed_the_limit(self):
+        text = "\n\n".join("x" * n for n in range(1, 60))
+        pieces = cut_long(text, 100)
+        self.assertLessEqual(max(map(len, pieces)), 100)
+        self.assertEqual("".join(pieces).replace("\n", ""), text.replace("\n", ""))
+
+    def test_order_of_the_steps(self):
+        source = make_source(
+            replace=[["[{}]", ""]], join_chars=12, max_chars=40, strip_license=True
+        )
+        pieces = ["{# Copyright}", "a\u00a0{b}", "c" * 30 + "\n\n" + "d" * 30]
+        # "# Copyright" has 11 characters once replaced: joined, then cut, licence last
+        self.assertEqual(clean(source, pieces, ".py"), ["a b", "c" * 30, "d" * 30])
+
+
+class Repeats(unittest.TestCase):
+    def test_boilerplate(self):
+        common, short = "This line is on many pages.", "Back to top."
+        pages = [f"Page {n} has words of its own\n{common}\n{short}" for n in range(30)]
+        self.assertEqual(drop_boilerplate(pages[:29]), pages[:29], "from 30 documents on")
+        expected = [f"Page {n} has words of its own" for n in range(30)]
+        self.assertEqual(drop_boilerplate(pages), expected)
+
+    def test_boilerplate_thresholds(self):
+        def pages(line, count):
+            own = [f"{'abcdefghij'[n % 10] * 15}{n} is only here" for n in range(40)]
+            return [text + ("\n" + line if n < count else "") for n, text in enumerate(own)]
+
+        long, short, tiny = "x" * 20, "x" * 12, "x" * 11
+        for line, count, gone in (
+            (long, 4, False),
+            (long, 5, True),  # > 10 % of 40
+            (short, 10, False),
+            (short, 11, True),  # > 25 %
+            (tiny, 40, False),
+        ):
+            left = "\n".join(drop_boilerplate(pages(line, count)))
+            self.assertEqual(line not in left.split("\n"), gone, (line, count))
+
+    def test_exact_repeats_ignore_case_and_signs(self):
+        kept = [
+            text for text, _ in drop_seen(["Hello, World 1", "hello world-1!", "hello world 2"])
+        ]
+        self.assertEqual(kept, ["Hello, World 1", "hello world 2"])
+
+    def test_mostly_seen(self):
+        def lines(*numbers):
+            return "\n".join(f"line number {n} with thirty characters" for n in numbers)
+
+        texts = [lines(1, 2, 3, 4, 5), lines(1, 2, 3, 6, 7), lines(1, 2, 3, 4, 8), "short\nlines"]
+        kept = [text for text, _ in drop_seen(texts)]
+        self.assertEqual(kept, [texts[0], texts[1], texts[3]])  # 60 % is not "mostly", 80 % is
+
+
+if __name__ == "__main__":
+    unittest.main()
