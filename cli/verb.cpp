@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -12,10 +13,7 @@
 #include <new>
 
 #include "smelt/core/error.h"
-
-#ifndef SMELT_VERSION
-#define SMELT_VERSION "0.0.0"
-#endif
+#include "smelt/core/version.h"
 
 namespace smelt::cli {
 namespace {
@@ -28,7 +26,8 @@ extern "C" void on_signal(int number) {
   if (!first_signal.compare_exchange_strong(none, number)) ::_exit(128 + number);
 }
 
-/// Replaces this process by smelt-torch, which lives beside it and knows the verbs that need LibTorch.
+/// Replaces this process by smelt-torch, which lives beside it and knows the verbs that need
+/// LibTorch.
 int run_torch_program(char** argv) {
   std::error_code ignored;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -39,13 +38,24 @@ int run_torch_program(char** argv) {
   return 1;
 }
 
-void print_failure(const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }
+void print_failure(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
 
 /// CLI11's own message, shortened to one line, and where to look further.
 int usage_failure(const CLI::App& program, const CLI::ParseError& error) {
   std::string verb;
   for (const CLI::App* used : program.get_subcommands()) verb += " " + used->get_name();
   print_failure(std::string("[cli] ") + error.what() + "; see smelt" + verb + " --help");
+  return 2;
+}
+
+int unknown_verb(const std::string& word, const std::vector<VerbEntry>& verbs) {
+  std::vector<std::string> names;
+  for (const VerbEntry& verb : verbs) names.emplace_back(verb.name);
+  const std::string guess = nearest(word, names);
+  print_failure("[cli] unknown verb \"" + word + "\"" +
+                (guess.empty() ? "" : "; did you mean \"" + guess + "\"?") + " (see smelt --help)");
   return 2;
 }
 
@@ -65,9 +75,13 @@ void print(const std::string& text) {
   }
 }
 
-void print_json(const Json& json) { print(to_text(json)); }
+void print_json(const Json& json) {
+  print(to_text(json));
+}
 
-void warn(Session& session, const std::string& message) { session.progress.log("! " + message); }
+void warn(Session& session, const std::string& message) {
+  session.progress.log("! " + message);
+}
 
 void watch_signals() {
   struct sigaction action = {};
@@ -77,22 +91,29 @@ void watch_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-int signal_seen() { return first_signal.load(); }
+int signal_seen() {
+  return first_signal.load();
+}
 
 int run_program(int argc, char** argv, const std::vector<VerbEntry>& verbs) {
-  if (argc > 1) {
-    for (const VerbEntry& verb : verbs) {
-      if (!verb.add && std::strcmp(argv[1], verb.name) == 0) return run_torch_program(argv);
-    }
+  if (argc > 1 && argv[1][0] != '-') {
+    const auto named = [argv](const VerbEntry& verb) {
+      return std::strcmp(argv[1], verb.name) == 0;
+    };
+    const auto verb = std::find_if(verbs.begin(), verbs.end(), named);
+    if (verb == verbs.end()) return unknown_verb(argv[1], verbs);
+    if (!verb->add) return run_torch_program(argv);
   }
   Session session;
   session.program = argv[0];
   CLI::App program(
-      "smelt: does looping pay for an MoE Transformer at equal cost, and how much compute does it save?",
+      "smelt: does looping pay for an MoE Transformer at equal cost, and how much compute does it "
+      "save?",
       "smelt");
-  program.set_version_flag("--version", SMELT_VERSION);
+  program.set_version_flag("--version", version() + " (" + commit() + ")");
   program.require_subcommand(1);
-  program.failure_message([](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
+  program.failure_message(
+      [](const CLI::App*, const CLI::Error& e) { return std::string(e.what()); });
   for (const VerbEntry& verb : verbs) {
     if (verb.add) {
       verb.add(program, session);
@@ -112,9 +133,14 @@ int run_program(int argc, char** argv, const std::vector<VerbEntry>& verbs) {
   } catch (const std::bad_alloc&) {
     session.progress.finish();
     print_failure("[cli] out of memory");
-  } catch (const std::exception& error) {
+  } catch (const Error& error) {
     session.progress.finish();
     print_failure(error.what());
+  } catch (const std::exception&
+               error) {  // a library's; LibTorch adds a stack trace after the first line
+    session.progress.finish();
+    const std::string text = error.what();
+    print_failure("[cli] " + text.substr(0, text.find('\n')));
   }
   return 1;
 }

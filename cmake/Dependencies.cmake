@@ -19,9 +19,13 @@ target_compile_definitions(smelt_fmt INTERFACE FMT_HEADER_ONLY=1)
 
 if(SMELT_TORCH)
   include(Torch)
+  include(TorchPrecompiled)
 endif()
 
 if(SMELT_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)
 endif()
+
+# The interpreter of the set-up, for tests and tools written in Python.
+find_program(SMELT_PYTHON NAMES python3 HINTS ${PROJECT_SOURCE_DIR}/.venv/bin REQUIRED)

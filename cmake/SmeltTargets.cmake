@@ -2,6 +2,7 @@
 #
 #   smelt_folder(<name> [USES folder...] [TORCH])   one library per folder under smelt/
 #   smelt_test(<name> SOURCES... USES... [SLOW])     one GoogleTest binary per folder under tests/
+#   smelt_python_test(<name> <script> <label>)       one unittest script
 
 add_library(smelt_options INTERFACE)
 target_compile_features(smelt_options INTERFACE cxx_std_20)
@@ -13,6 +14,21 @@ target_include_directories(smelt_options INTERFACE
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+# Programs find LibTorch from the build tree and where they are installed.
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+if(SMELT_SANITIZE)
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+endif()
+
+# ccache where it is there and nobody chose a launcher.  Its sloppiness is what precompiled headers need.
+find_program(SMELT_CCACHE ccache)
+if(SMELT_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SMELT_CCACHE})
+  add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+endif()
 
 function(smelt_folder name)
   cmake_parse_arguments(PARSE_ARGV 1 ARG "TORCH" "" "USES")
@@ -28,7 +44,7 @@ function(smelt_folder name)
   endif()
   foreach(used IN LISTS ARG_USES)
     if(TARGET smelt_${used})
-    target_link_libraries(smelt_${name} PUBLIC smelt_${used})
+      target_link_libraries(smelt_${name} PUBLIC smelt_${used})
     endif()
   endforeach()
   target_compile_features(smelt_${name} PUBLIC cxx_std_20)
@@ -36,11 +52,36 @@ function(smelt_folder name)
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include>)
   target_link_libraries(smelt_${name} PRIVATE $<BUILD_INTERFACE:smelt_fmt>)
   if(ARG_TORCH)
-    target_link_libraries(smelt_${name} PUBLIC smelt_torch)
+    target_link_libraries(smelt_${name} PUBLIC
+      $<BUILD_INTERFACE:smelt_torch> $<INSTALL_INTERFACE:smelt::torch>)
     target_precompile_headers(smelt_${name} REUSE_FROM smelt_torch_pch)
   endif()
-  set_property(GLOBAL APPEND PROPERTY SMELT_FOLDERS smelt_${name})
+  if(ARG_TORCH)
+    set_property(GLOBAL APPEND PROPERTY SMELT_TORCH_FOLDERS smelt_${name})
+  else()
+    set_property(GLOBAL APPEND PROPERTY SMELT_PLAIN_FOLDERS smelt_${name})
+  endif()
   add_subdirectory(${PROJECT_SOURCE_DIR}/smelt/${name})
+  # In progress: sources that are listed but not written yet are left out.
+  get_target_property(sources smelt_${name} SOURCES)
+  set(there "")
+  foreach(source IN LISTS sources)
+    if(EXISTS ${source})
+      list(APPEND there ${source})
+    endif()
+  endforeach()
+  if(NOT there STREQUAL sources)
+    message(STATUS "smelt_${name}: some listed sources are not there yet")
+    file(WRITE ${PROJECT_BINARY_DIR}/empty.cpp "")
+    set_target_properties(smelt_${name} PROPERTIES SOURCES "${there};${PROJECT_BINARY_DIR}/empty.cpp")
+  endif()
+endfunction()
+
+# A test written in Python: smelt_python_test(<name> <script> <label>).  It gets the folders of source and build.
+function(smelt_python_test name script label)
+  add_test(NAME ${name} COMMAND ${SMELT_PYTHON} -B ${CMAKE_CURRENT_SOURCE_DIR}/${script} -v)
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600
+    ENVIRONMENT "SMELT_SOURCE_DIR=${PROJECT_SOURCE_DIR};SMELT_BUILD_DIR=${CMAKE_BINARY_DIR};CMAKE_COMMAND=${CMAKE_COMMAND};OMP_NUM_THREADS=1")
 endfunction()
 
 function(smelt_test name)
@@ -48,7 +89,17 @@ function(smelt_test name)
   if(ARG_TORCH AND NOT SMELT_TORCH)
     return()
   endif()
-  add_executable(${name}_test ${ARG_SOURCES})
+  # In progress: sources that are listed but not written yet are left out.
+  set(there "")
+  foreach(source IN LISTS ARG_SOURCES)
+    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/${source} OR source MATCHES "^/")
+      list(APPEND there ${source})
+    endif()
+  endforeach()
+  if(NOT there)
+    return()
+  endif()
+  add_executable(${name}_test ${there})
   target_link_libraries(${name}_test PRIVATE
     smelt_options smelt_fmt GTest::gtest GTest::gmock GTest::gtest_main)
   foreach(used IN LISTS ARG_USES)

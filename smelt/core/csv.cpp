@@ -13,12 +13,13 @@ namespace {
 struct Record {
   std::vector<std::string> cells;
   std::size_t line = 0;
+  bool quoted = false;
 };
 
 std::string trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
+  const auto first = text.find_first_not_of(" \t\r");
   if (first == std::string_view::npos) return {};
-  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
 /// Splits a whole file into records; a quoted cell may hold commas, quotes ("") and line ends.
@@ -33,10 +34,12 @@ std::vector<Record> split_records(std::string_view text, const std::string& name
       std::string cell;
       if (at < text.size() && text[at] == '"') {
         const std::size_t opened = line;
+        record.quoted = true;
         ++at;
         while (true) {
           if (at >= text.size()) {
-            throw Error("core", "a quoted cell is never closed", name + ":" + std::to_string(opened));
+            throw Error("core", "a quoted cell is never closed",
+                        name + ":" + std::to_string(opened));
           }
           if (text[at] == '"') {
             if (at + 1 < text.size() && text[at + 1] == '"') {
@@ -50,19 +53,23 @@ std::vector<Record> split_records(std::string_view text, const std::string& name
           if (text[at] == '\n') ++line;
           cell += text[at++];
         }
-        while (at < text.size() && text[at] != ',' && text[at] != '\n') ++at;
+        const std::size_t end = std::min(text.find_first_of(",\n", at), text.size());
+        if (!trimmed(text.substr(at, end - at)).empty()) {
+          throw Error("core", "text after the closing quote of a cell",
+                      name + ":" + std::to_string(line));
+        }
+        at = end;
       } else {
         const std::size_t end = std::min(text.find_first_of(",\n", at), text.size());
         cell = trimmed(text.substr(at, end - at));
         at = end;
       }
-      if (!cell.empty() && cell.back() == '\r') cell.pop_back();
       record.cells.push_back(std::move(cell));
       more = at < text.size() && text[at] == ',';
       if (at < text.size()) ++at;
     }
     ++line;
-    const bool blank = record.cells.size() == 1 && record.cells[0].empty();
+    const bool blank = record.cells.size() == 1 && record.cells[0].empty() && !record.quoted;
     if (!blank) records.push_back(std::move(record));
   }
   return records;
@@ -90,7 +97,7 @@ double Csv::number(std::size_t row, std::size_t column) const {
   std::string cell = rows[row][column];
   cell.erase(std::remove(cell.begin(), cell.end(), ','), cell.end());
   double value = 0;
-  const char* first = cell.data() + (cell.starts_with('+') ? 1 : 0);
+  const char* first = cell.data() + (cell.starts_with('+') && !cell.starts_with("+-") ? 1 : 0);
   const auto [end, code] = std::from_chars(first, cell.data() + cell.size(), value);
   if (cell.empty() || code != std::errc{} || end != cell.data() + cell.size() ||
       !std::isfinite(value)) {
@@ -110,6 +117,11 @@ Csv parse_csv(std::string_view text, std::string name) {
   csv.name = std::move(name);
   csv.header = std::move(records.front().cells);
   Problems problems("core", csv.name);
+  for (auto name_at = csv.header.begin(); name_at != csv.header.end(); ++name_at) {
+    if (!name_at->empty() && std::find(csv.header.begin(), name_at, *name_at) != name_at) {
+      problems.add("column \"" + *name_at + "\" appears twice");
+    }
+  }
   for (std::size_t i = 1; i < records.size(); ++i) {
     if (records[i].cells.size() != csv.header.size()) {
       problems.add("expected " + std::to_string(csv.header.size()) + " columns, got " +
@@ -124,14 +136,21 @@ Csv parse_csv(std::string_view text, std::string name) {
   return csv;
 }
 
-Csv read_csv(const std::filesystem::path& file) { return parse_csv(read_file(file), file.string()); }
+Csv read_csv(const std::filesystem::path& file) {
+  return parse_csv(read_file(file), file.string());
+}
 
 std::string to_text(const Csv& csv) {
   std::string out;
-  const auto add = [&out](const std::vector<std::string>& cells) {
+  // Quoted too where reading would trim the cell or skip the line as blank.
+  const auto plain = [](const std::vector<std::string>& cells, const std::string& cell) {
+    return cell.find_first_of(",\"\n\r") == std::string::npos && cell == trimmed(cell) &&
+           !(cells.size() == 1 && cell.empty());
+  };
+  const auto add = [&](const std::vector<std::string>& cells) {
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (i > 0) out += ',';
-      if (cells[i].find_first_of(",\"\n\r") == std::string::npos) {
+      if (plain(cells, cells[i])) {
         out += cells[i];
         continue;
       }

@@ -43,7 +43,9 @@ Error::Error(const std::vector<std::string>& lines) : std::runtime_error(join_li
 Problems::Problems(std::string folder, std::string where)
     : folder_(std::move(folder)), where_(std::move(where)) {}
 
-void Problems::add(std::string_view message) { add(message, where_); }
+void Problems::add(std::string_view message) {
+  add(message, where_);
+}
 
 void Problems::add(std::string_view message, std::string_view where) {
   lines_.push_back(format_line(folder_, message, where));
@@ -55,7 +57,8 @@ void Problems::throw_if_any() const {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& choices) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  // Within two changes any two-letter words are neighbours, so short ones must be closer.
+  std::size_t best_distance = (word.size() < 4 ? 1 : std::max<std::size_t>(2, word.size() / 3)) + 1;
   for (const std::string& choice : choices) {
     const std::size_t distance = edit_distance(word, choice);
     if (distance < best_distance) {

@@ -12,22 +12,24 @@ namespace smelt {
 ProgressLine::ProgressLine(double plain_seconds)
     : terminal_(::isatty(STDERR_FILENO) != 0), plain_seconds_(plain_seconds) {}
 
-ProgressLine::~ProgressLine() { finish(); }
+ProgressLine::~ProgressLine() {
+  finish();
+}
 
 void ProgressLine::operator()(const ProgressEvent& event) {
   const auto now = Clock::now();
   const auto since = [now](Clock::time_point then) {
     return std::chrono::duration<double>(now - then).count();
   };
-  if (event.task != task_) {
+  const bool first = event.task != task_;
+  if (first) {
     finish();
     task_ = event.task;
     task_start_ = now;
     task_first_done_ = event.done;
-    last_print_ = Clock::time_point{};
   }
   const bool last = event.total > 0 && event.done >= event.total;
-  if (!last && since(last_print_) < (terminal_ ? 0.1 : plain_seconds_)) return;
+  if (!first && !last && since(last_print_) < (terminal_ ? 0.1 : plain_seconds_)) return;
   last_print_ = now;
 
   std::string line = event.task;

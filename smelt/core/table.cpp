@@ -16,13 +16,16 @@ bool reads_as_number(const std::string& cell) {
 
 /// Columns on the terminal: bytes that do not continue a UTF-8 character.
 std::size_t width_of(const std::string& cell) {
-  return static_cast<std::size_t>(std::count_if(
-      cell.begin(), cell.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(cell.begin(), cell.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
 }
 
 }  // namespace
 
-Table::Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+Table::Table(std::vector<std::string> header) {
+  rows_.push_back(std::move(header));
+}
 
 void Table::add_row(std::vector<std::string> cells) {
   cells.resize(rows_.front().size());
@@ -53,14 +56,17 @@ std::string Table::text() const {
 }
 
 std::string with_commas(double value) {
+  if (!std::isfinite(value)) return fmt::format("{}", value);
   std::string digits = fmt::format("{:.0f}", std::abs(value));
+  const bool negative = value < 0 && digits != "0";
   for (std::ptrdiff_t at = std::ssize(digits) - 3; at > 0; at -= 3) {
     digits.insert(static_cast<std::size_t>(at), ",");
   }
-  return (value < 0 ? "-" : "") + digits;
+  return (negative ? "-" : "") + digits;
 }
 
 std::string with_si(double value) {
+  if (!std::isfinite(value)) return fmt::format("{}", value);
   static constexpr const char* kSuffix[] = {"", "k", "M", "G", "T", "P", "E"};
   double scaled = std::abs(value);
   int step = 0;
@@ -75,6 +81,7 @@ std::string with_si(double value) {
 }
 
 std::string duration_text(double seconds) {
+  if (!(seconds < 1e12)) return "unknown time";
   const auto whole = static_cast<long>(std::lround(std::max(0.0, seconds)));
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);

@@ -3,10 +3,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 #include <type_traits>
+#include <utility>
 
 #include "smelt/core/csv.h"
 #include "smelt/core/file.h"
@@ -117,7 +119,9 @@ std::string place(const std::string& file, const toml::source_region& source) {
 
 }  // namespace
 
-bool TomlTable::has(std::string_view key) const { return node_ && node_->table->contains(key); }
+bool TomlTable::has(std::string_view key) const {
+  return node_ && node_->table->contains(key);
+}
 
 std::vector<std::string> TomlTable::keys() const {
   std::vector<std::string> names;
@@ -135,7 +139,11 @@ std::optional<T> TomlTable::get(std::string_view key, Problems& problems) {
   if (!found) return std::nullopt;
   auto value = value_of<T>(*found);
   if (!value) {
-    problems.add(std::string(key) + ": expected " + expected_name<T>() + ", got " + type_name(*found),
+    // A number where a whole number is wanted is of the right kind, so its value says what is
+    // wrong.
+    const bool number = std::is_integral_v<T> && !std::is_same_v<T, bool> && found->is_number();
+    const std::string got = number ? number_text(*found->value<double>()) : type_name(*found);
+    problems.add(std::string(key) + ": expected " + expected_name<T>() + ", got " + got,
                  where(key));
   }
   return value;
@@ -174,7 +182,8 @@ std::vector<TomlTable> TomlTable::tables(std::string_view key, Problems& problem
   const toml::node* found = node_->table->get(key);
   if (!found) return entries;
   const toml::array* array = found->as_array();
-  if (!array || !std::all_of(array->begin(), array->end(), [](const auto& n) { return n.is_table(); })) {
+  if (!array ||
+      !std::all_of(array->begin(), array->end(), [](const auto& n) { return n.is_table(); })) {
     problems.add(std::string(key) + ": expected an array of tables [[" + std::string(key) + "]]",
                  where(key));
     return entries;
@@ -251,11 +260,31 @@ void TomlFile::report_unread(Problems& problems) const {
   report(*root_.node_, "", report);
 }
 
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  for (std::size_t at = 0; (at = out.find('\x7f', at)) != std::string::npos;) {
+    out.replace(at, 1, "\\u007f");  // JSON may hold it raw, TOML may not
+  }
+  return out;
+}
+
+std::string toml_key(const std::string& key) {
+  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+  return bare ? key : quoted(key);
+}
+
+}  // namespace
+
 std::string toml_value(const Json& value) {
   if (value.is_object()) {
     std::string text = "{ ";
     for (const auto& [key, item] : value.items()) {
-      text += (text.size() > 2 ? ", " : "") + key + " = " + toml_value(item);
+      text += (text.size() > 2 ? ", " : "") + toml_key(key) + " = " + toml_value(item);
     }
     return text + " }";
   }
@@ -269,7 +298,14 @@ std::string toml_value(const Json& value) {
     if (text.find_first_of(".enai") == std::string::npos) text += ".0";
     return text;
   }
-  return value.dump();  // JSON strings, integers and booleans are TOML
+  if (value.is_string()) return quoted(value.get<std::string>());
+  if (value.is_null()) throw Error("core", "TOML has no null");
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() >
+          static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    throw Error("core", "TOML holds integers up to 9223372036854775807, got " + value.dump());
+  }
+  return value.dump();  // JSON integers and booleans are TOML
 }
 
 }  // namespace smelt
