@@ -1,0 +1,123 @@
+// smelt predict: a law's loss at given size, tokens and sparsity, or on its compute-optimal
+// frontier.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+
+#include "cli/verb.h"
+#include "smelt/core/table.h"
+#include "smelt/law/frontier.h"
+
+namespace smelt::cli {
+namespace {
+
+struct Request {
+  std::string file, group;
+  std::optional<double> flops, params;
+  std::vector<double> tokens, compute;
+  double sparsity = 0;
+};
+
+double positive(const char* flag, double value) {
+  if (std::isfinite(value) && value > 0) return value;
+  throw CLI::ValidationError(flag, "expected a number above 0");
+}
+
+Json predictions(const law::Law& law, const Request& request) {
+  const bool by_parameters = law.form->size == law::SizeKind::kParameters;
+  const auto size = by_parameters ? request.params : request.flops;
+  Json points = Json::array();
+  if (!request.tokens.empty() && !size) {
+    throw CLI::ValidationError(by_parameters ? "--params" : "--flops",
+                               "needed with --tokens for form " + law.form->name);
+  }
+  for (const double tokens : request.tokens) {
+    const law::Inputs at{positive(by_parameters ? "--params" : "--flops", *size), request.sparsity,
+                         positive("--tokens", tokens)};
+    bool outside = false;
+    if (law.range) {
+      outside = !law.range->size.contains(at.size) || !law.range->tokens.contains(at.tokens) ||
+                (law.form->uses_sparsity() && !law.range->sparsity.contains(at.sparsity));
+    }
+    points.push_back({{by_parameters ? "parameters" : "flops_per_token", at.size},
+                      {"tokens", at.tokens},
+                      {"sparsity", at.sparsity},
+                      {"compute", compute_of(*law.form, at)},
+                      {"loss", evaluate(law, at)},
+                      {"extrapolated", outside}});
+  }
+  for (const double compute : request.compute) {
+    const law::Frontier best = frontier(law, positive("--compute", compute), request.sparsity);
+    points.push_back({{"flops_per_token", best.flops_per_token},
+                      {"tokens", best.tokens},
+                      {"sparsity", request.sparsity},
+                      {"compute", compute},
+                      {"loss", best.loss},
+                      {"tokens_per_parameter", best.tokens_per_parameter},
+                      {"gamma", best.gamma},
+                      {"extrapolated", law.range && !law.range->compute.contains(compute)}});
+  }
+  return points;
+}
+
+std::string predict_text(const law::Law& law, const Json& points) {
+  Table table({"size", "tokens", "S", "compute", "loss", "tokens per parameter", "note"});
+  for (const Json& point : points) {
+    const bool best = point.contains("tokens_per_parameter");
+    const double size =
+        point.contains("parameters") ? point["parameters"] : point["flops_per_token"];
+    table.add_row({with_si(size), with_si(point["tokens"]),
+                   fmt::format("{:g}", double(point["sparsity"])),
+                   fmt::format("{:.4g}", double(point["compute"])),
+                   fmt::format("{:.5f}", double(point["loss"])),
+                   best ? fmt::format("{:.1f}", double(point["tokens_per_parameter"])) : "",
+                   point["extrapolated"] ? "extrapolated"
+                   : best                ? "compute-optimal"
+                                         : ""});
+  }
+  return law.form->equation + "\n" + table.text();
+}
+
+void run(Session& session, const Request& request) {
+  if (request.tokens.empty() && request.compute.empty()) {
+    throw CLI::ValidationError("--tokens", "say where: --flops with --tokens, or --compute");
+  }
+  const law::Law law = law::read_law(request.file, request.group);
+  for (const std::string& fault : law.unidentified) {
+    warn(session, "the law is not identifiable: " + fault);
+  }
+  const Json points = predictions(law, request);
+  if (session.json) {
+    print_json({{"schema", "smelt.predict/1"},
+                {"form", law.form->name},
+                {"points", points},
+                {"unidentified", law.unidentified}});
+  } else {
+    print(predict_text(law, points));
+  }
+}
+
+}  // namespace
+
+void add_predict(CLI::App& program, Session& session) {
+  auto& verb =
+      new_verb(program, session, "predict", "a law's loss at given size, tokens and sparsity",
+               "smelt predict law.json --flops 1.33e9 --tokens 5e10 --sparsity 0.95\n"
+               "  smelt predict law.json --compute 1e21 --sparsity 0.95");
+  auto request = std::make_shared<Request>();
+  verb.add_option("LAW", request->file, "result of smelt fit --json, or a smelt.law/1 file")
+      ->required();
+  verb.add_option("--group,--arch", request->group, "which law of a file that holds several");
+  verb.add_option("--flops", request->flops, "F, training FLOPs per token");
+  verb.add_option("--params", request->params, "N, for forms that count parameters");
+  verb.add_option("--tokens", request->tokens, "D, one or several")->delimiter(',');
+  verb.add_option("--sparsity", request->sparsity, "S")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 0.999999));
+  verb.add_option("--compute", request->compute, "the frontier at these training FLOPs")
+      ->delimiter(',');
+  verb.callback([&session, request] { run(session, *request); });
+}
+
+}  // namespace smelt::cli

@@ -1,0 +1,98 @@
+#include "smelt/law/fit.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "smelt/law/design.h"
+
+namespace smelt::law {
+namespace {
+
+Json range_json(const std::optional<Range>& range) {
+  return range ? Json::array({range->min, range->max}) : Json(nullptr);
+}
+
+Json finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+}  // namespace
+
+FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Design design = make_design(points, form, options);
+  FitResult result;
+  if (design.order.empty()) {
+    result.law = {&form,
+                  std::vector<double>(form.coefficients.size(), std::nan("")),
+                  std::nullopt,
+                  {"there are no points"}};
+    result.status = FitStatus::kTooFewPoints;
+    result.status_words = "too few points: there are none";
+    result.delta = options.delta;
+    return result;
+  }
+  const StartGrid grid(design.problem);
+  result = summarize(design, points,
+                     search(design.problem, grid, static_cast<std::size_t>(options.starts)));
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::vector<double> log_residuals(const Law& law, const std::vector<Point>& points) {
+  std::vector<double> residuals;
+  for (const Point& point : points) {
+    residuals.push_back(std::log(evaluate(law, point.inputs())) - std::log(point.loss));
+  }
+  return residuals;
+}
+
+Json to_json(const FitResult& result) {
+  const Json law = to_json(result.law);
+  Json json = {{"schema", "smelt.fit/1"},
+               {"form", result.law.form->name},
+               {"equation", result.law.form->equation},
+               {"residuals", "ln loss"},
+               {"delta", result.delta},
+               {"points", result.points}};
+  Json& coefficients = json["coefficients"] = Json::object();
+  for (std::size_t i = 0; i < result.law.coefficients.size(); ++i) {
+    coefficients[result.law.form->coefficients[i]] = finite(result.law.coefficients[i]);
+  }
+  json["status"] = enum_name(result.status);
+  json["status_words"] = result.status_words;
+  json["identifiable"] = result.identifiable;
+  json["unidentified"] = result.law.unidentified;
+  json["objective"] = result.objective;
+  json["rmse"] = result.rmse;
+  json["starts"] = {{"tried", result.starts_tried}, {"agreeing", result.starts_agreeing}};
+  json["scaled_gradient"] = result.scaled_gradient;
+  json["share_inside_delta"] = result.share_inside_delta;
+  json["identifiability"] = {
+      {"smallest_singular_value", result.identifiability.smallest_singular_value},
+      {"degenerate_direction", result.identifiability.degenerate_direction},
+      {"warnings", result.identifiability.warnings}};
+  json["held"] = result.held;
+  json["bound_hits"] = result.bound_hits;
+  json["intervals"] = nullptr;
+  json["standard_errors"] = nullptr;
+  if (!result.intervals.empty()) {
+    Json intervals = Json::object(), errors = Json::object();
+    for (std::size_t i = 0; i < result.intervals.size(); ++i) {
+      const std::string& name = result.law.form->coefficients[i];
+      intervals[name] = range_json(result.intervals[i]);
+      errors[name] = result.intervals[i] ? finite(result.standard_errors[i]) : Json(nullptr);
+    }
+    json["intervals"] = intervals;
+    json["standard_errors"] = errors;
+    json["draws"] = result.draws;
+    json["draws_used"] = result.draws_used;
+  }
+  if (law.contains("range")) json["range"] = law.at("range");
+  json["seconds"] = result.seconds;
+  return json;
+}
+
+}  // namespace smelt::law

@@ -1,0 +1,92 @@
+// Fits a scaling law: sum of Huber(delta) over residuals of ln loss, from many starts (paper
+// section 6).
+//
+//   FitResult result = fit(read_endpoints("endpoints.csv").points("smelt"), find_form("smelt"));
+//   if (!result.law.unidentified.empty()) …words…
+//
+// Starts come from variable projection: E and the amplitudes by non-negative least squares on a
+// grid of exponents.  Each is refined by trust-region Newton on the objective over delta^2, with
+// log amplitudes at the data centre, so that the outcome depends neither on units nor on row order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "smelt/core/fields.h"
+#include "smelt/law/endpoints.h"
+#include "smelt/law/form.h"
+
+namespace smelt::law {
+
+struct FitOptions {
+  double delta = 1e-3;
+  std::int64_t starts = 16;
+  std::vector<std::string> fix;
+
+  template <class Self, class Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit(Field{"delta", "Huber threshold on residuals of ln loss; 1 or more is least squares",
+                "nats/nat", 1e-9, 1e9},
+          self.delta);
+    visit(Field{"starts", "starts refined out of the exponent grid", "", 1, 1024}, self.starts);
+    visit(Field{"fix", "coefficients held at a value: E or an exponent, as E=1.6"}, self.fix);
+  }
+};
+
+enum class FitStatus { kConverged, kNotConverged, kNotIdentifiable, kTooFewPoints };
+
+struct Identifiability {
+  double smallest_singular_value = 0;  // of the Jacobian of ln loss, columns scaled to unit length
+  std::string degenerate_direction;    // "E up with A up and a down"; empty when well determined
+  std::vector<std::string> warnings;   // what was held, and what cannot be told apart
+};
+
+struct FitResult {
+  Law law;  // coefficients; unidentified reasons
+  FitStatus status = FitStatus::kConverged;
+  std::string status_words;   // one sentence
+  bool identifiable = false;  // law.unidentified is empty
+  double delta = 0;
+  std::size_t points = 0;
+  double objective = 0;  // plain sum of (weighted) Huber terms, not divided by delta^2
+  double rmse = 0;       // nats, of the loss itself
+  std::int64_t starts_tried = 0;
+  std::int64_t starts_agreeing = 0;  // reached the best objective to 1e-9 relative
+  double scaled_gradient =
+      0;  // largest |sum of terms| / sum of |terms| over the gradient's components
+  double share_inside_delta = 0;
+  Identifiability identifiability;
+  std::vector<std::string> held;        // coefficients fixed by options or by the design
+  std::vector<std::string> bound_hits;  // coefficients that ended at a bound
+  double seconds = 0;
+
+  // From bootstrap_fit(), else empty; in the order of the coefficients.
+  std::vector<std::optional<Range>> intervals;
+  std::vector<double> standard_errors;
+  std::int64_t draws = 0;
+  std::int64_t draws_used = 0;
+};
+
+/// Throws Error naming row and column for values no law can take (NaN, loss <= 0, S outside [0,
+/// 1)).  A design that cannot tell the coefficients apart is no error: status, words and
+/// `identifiable` say it.
+FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptions& options = {});
+
+/// Residuals predicted - actual of ln loss, in the order of `points`.
+std::vector<double> log_residuals(const Law& law, const std::vector<Point>& points);
+
+/// Keys of the schema "smelt.fit/1".
+Json to_json(const FitResult& result);
+
+}  // namespace smelt::law
+
+template <>
+struct smelt::EnumNames<smelt::law::FitStatus> {
+  static constexpr std::pair<smelt::law::FitStatus, const char*> kNames[] = {
+      {smelt::law::FitStatus::kConverged, "converged"},
+      {smelt::law::FitStatus::kNotConverged, "not converged"},
+      {smelt::law::FitStatus::kNotIdentifiable, "not identifiable"},
+      {smelt::law::FitStatus::kTooFewPoints, "too few points"}};
+};
