@@ -1,0 +1,129 @@
+// smelt train: one run from its run.toml; started again it resumes, or says that it is finished.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/flags.h"
+#include "cli/training.h"
+#include "smelt/core/table.h"
+#include "smelt/eval/evaluate.h"
+
+namespace smelt::cli {
+namespace {
+
+struct Options {
+  std::string run, out;
+  std::int64_t time_steps = 0;
+};
+
+/// Thrown out of an evaluation's progress report: the only way to end it early.
+struct EvaluationCut {};
+
+/// Scores a sample of the tuning pool: validation documents stay untouched until a run has ended.
+Json evaluate_tuning(const train::RunConfig& config, const data::TokenStore& store,
+                     const model::Decoder& decoder) {
+  eval::EvalOptions options;
+  options.pool = data::Pool::kTuning;
+  options.window = config.data.row_length;
+  options.max_tokens = config.train.eval_tokens;
+  try {
+    const auto result = eval::evaluate(decoder, store, options, [](const ProgressEvent&) {
+      if (signal_seen()) throw EvaluationCut{};
+    });
+    Json domains = Json::object();
+    for (const auto& group : result.domains) domains[group.name] = group.loss();
+    return {{"pool", enum_name(options.pool)},
+            {"loss", result.overall.loss()},
+            {"tokens", result.overall.tokens},
+            {"domains", domains}};
+  } catch (const EvaluationCut&) {
+    return nullptr;
+  }
+}
+
+std::string text(const train::RunResult& result) {
+  const auto tokens = with_commas(static_cast<double>(result.tokens));
+  const std::string where =
+      result.checkpoint.empty() ? "no checkpoint" : result.checkpoint.string();
+  switch (result.status) {
+    case train::RunStatus::kAlreadyFinished:
+      return fmt::format("already finished: step {}, {} tokens, loss {:.4f}: {}\n", result.step,
+                         tokens, result.loss, where);
+    case train::RunStatus::kInterrupted:
+      return fmt::format("interrupted at step {}; the same command goes on from {}\n", result.step,
+                         where);
+    case train::RunStatus::kDiverged:
+      return fmt::format(
+          "diverged at step {}: {} steps skipped for non-finite gradients; last finite loss "
+          "{:.4f}\n",
+          result.step, result.skipped_steps, result.loss);
+    case train::RunStatus::kFinished:
+      break;
+  }
+  return fmt::format("finished: step {}, {} tokens, loss {:.4f}, {}: {}\n", result.step, tokens,
+                     result.loss, duration_text(result.seconds), where);
+}
+
+void time_steps(Session& session, const train::RunConfig& config, std::int64_t steps) {
+  train::Callbacks callbacks;
+  callbacks.stop = [] { return signal_seen() != 0; };
+  const auto timing = train::time_steps(config, steps, callbacks);
+  if (signal_seen()) session.exit_code = 128 + signal_seen();
+  if (session.json) return print_json(train::to_json(timing));
+  print(fmt::format(
+      "{:.4f} s per step (median of {}), {} tokens/s, peak {}B\n"
+      "data {:.1f} %, forward {:.1f} %, backward {:.1f} %, optimizer {:.1f} %\n",
+      timing.step_seconds, timing.steps, with_commas(timing.tokens_per_second),
+      with_si(timing.peak_rss_bytes), 100 * timing.data_share, 100 * timing.forward_share,
+      100 * timing.backward_share, 100 * timing.optimizer_share));
+}
+
+}  // namespace
+
+void train_and_report(Session& session, const train::RunConfig& config,
+                      const std::filesystem::path& folder) {
+  train::Callbacks callbacks;
+  callbacks.progress = [&](const ProgressEvent& event) { session.progress(event); };
+  callbacks.log = [&](const std::string& line) { session.progress.log(line); };
+  callbacks.stop = [] { return signal_seen() != 0; };
+  std::optional<data::TokenStore> store;
+  if (config.train.eval_every > 0) {
+    store = data::TokenStore::open(config.data.store);
+    callbacks.evaluate = [&](std::int64_t, const model::Decoder& decoder) {
+      return evaluate_tuning(config, *store, decoder);
+    };
+  }
+  const auto result = train::run(config, folder, callbacks);
+  session.progress.finish();
+  if (result.status == train::RunStatus::kDiverged) session.exit_code = 1;
+  if (result.status == train::RunStatus::kInterrupted) session.exit_code = 128 + signal_seen();
+  if (session.json) {
+    print_json(train::to_json(result));
+  } else {
+    print(text(result));
+  }
+}
+
+void add_train(CLI::App& program, Session& session) {
+  CLI::App& verb = new_verb(program, session, "train", "One training run; resumes where it stopped",
+                            "smelt train runs/a/run.toml --out runs/b");
+  auto options = std::make_shared<Options>();
+  verb.add_option("RUN", options->run, "run.toml, or a run folder with one")->required();
+  verb.add_option("--out", options->out, "run folder (default: the folder of run.toml)");
+  verb.add_option("--time-steps", options->time_steps,
+                  "time this many steps of this geometry, alone, and write nothing")
+      ->check(CLI::Range(1, 1000000));
+  verb.callback([&session, options] {
+    watch_signals();
+    std::filesystem::path file = options->run;
+    if (std::filesystem::is_directory(file)) file /= "run.toml";
+    const auto config = train::read_run_config(file);
+    train::prepare_process(config.threads);
+    if (options->time_steps > 0) return time_steps(session, config, options->time_steps);
+    const auto own = std::filesystem::absolute(file).parent_path();
+    train_and_report(session, config,
+                     options->out.empty() ? own : std::filesystem::path(options->out));
+  });
+}
+
+}  // namespace smelt::cli

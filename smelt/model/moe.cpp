@@ -1,0 +1,367 @@
+#include "smelt/model/moe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "smelt/core/error.h"
+#include "smelt/model/kernels.h"
+#include "smelt/model/projection.h"
+#include "smelt/model/threads.h"
+
+namespace smelt::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kChunkRows = 64;
+constexpr std::int64_t kForwardRows = 128;  // rows of one expert that pass through it at a time
+constexpr std::int64_t kBackwardRows = 256;
+
+const float* data(const at::Tensor& tensor) {
+  return tensor.const_data_ptr<float>();
+}
+float* mutable_data(const at::Tensor& tensor) {
+  return tensor.mutable_data_ptr<float>();
+}
+std::vector<float> floats(std::int64_t count) {
+  return std::vector<float>(static_cast<std::size_t>(count));
+}
+
+/// The k largest of `logits` [E], largest first, of equal ones the lower index.
+void choose(const float* logits, std::int64_t experts, std::int64_t k, std::int64_t* chosen) {
+  std::int64_t found = 0;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    if (found == k && logits[e] <= logits[chosen[k - 1]]) continue;
+    std::int64_t at = found < k ? found++ : k - 1;
+    for (; at > 0 && logits[chosen[at - 1]] < logits[e]; --at) chosen[at] = chosen[at - 1];
+    chosen[at] = e;
+  }
+}
+
+struct Route : Function<Route> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
+                               std::int64_t k, bool renormalise, const std::string& where) {
+    const std::int64_t n = x.size(0), experts = gate.size(0);
+    at::Tensor probabilities = project(x, gate);  // logits first, softmax in place
+    at::Tensor weights = at::empty({n, k}, x.options());
+    at::Tensor chosen = at::empty({n, k}, x.options().dtype(at::kLong));
+    at::Tensor lse = at::empty({n}, x.options());
+    float *p = mutable_data(probabilities), *w = mutable_data(weights), *sums = mutable_data(lse);
+    auto* c = chosen.mutable_data_ptr<std::int64_t>();
+    parallel_chunks(n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* row = p + i * experts;
+        if (!std::all_of(row, row + experts, [](float logit) { return std::isfinite(logit); })) {
+          throw Error("model", "the router's logits are not finite", where);
+        }
+        choose(row, experts, k, c + i * k);
+        sums[i] = softmax(row, experts);
+        float total = 0;
+        for (std::int64_t j = 0; j < k; ++j) total += w[i * k + j] = row[c[i * k + j]];
+        if (!renormalise) continue;
+        for (std::int64_t j = 0; j < k; ++j) w[i * k + j] /= total;
+      }
+    });
+    ctx->save_for_backward({x, gate, probabilities, weights, chosen});
+    ctx->saved_data["renormalise"] = renormalise;
+    ctx->mark_non_differentiable({chosen});
+    ctx->set_materialize_grads(false);
+    return {probabilities, weights, chosen, lse};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &gate = saved[1], &probabilities = saved[2];
+    const at::Tensor &weights = saved[3], &chosen = saved[4];
+    const bool renormalise = ctx->saved_data["renormalise"].toBool();
+    const auto plain = [](const at::Tensor& t) { return t.defined() ? t.contiguous() : t; };
+    const at::Tensor dp = plain(grads[0]), dw = plain(grads[1]), dlse = plain(grads[3]);
+    const std::int64_t n = x.size(0), experts = gate.size(0), k = weights.size(1);
+    at::Tensor dlogits = dp.defined() ? dp.clone() : at::zeros_like(probabilities);
+    const float *p = data(probabilities), *w = data(weights);
+    const float* dw_data = dw.defined() ? data(dw) : nullptr;
+    const float* dlse_data = dlse.defined() ? data(dlse) : nullptr;
+    const auto* c = chosen.const_data_ptr<std::int64_t>();
+    float* d = mutable_data(dlogits);
+    parallel_chunks(n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const float* row = p + i * experts;
+        float* out = d + i * experts;
+        if (dw_data) {
+          // w = p / Σp over the chosen: dp_j = (dw_j - Σ dw w) / Σp
+          const float *up = dw_data + i * k, *own = w + i * k;
+          float total = 1, mean = 0;
+          if (renormalise) {
+            total = 0;
+            for (std::int64_t j = 0; j < k; ++j) total += row[c[i * k + j]];
+            for (std::int64_t j = 0; j < k; ++j) mean += up[j] * own[j];
+          }
+          for (std::int64_t j = 0; j < k; ++j) out[c[i * k + j]] += (up[j] - mean) / total;
+        }
+        const float along = dot(out, row, experts);
+        const float extra = dlse_data ? dlse_data[i] : 0.0f;
+        for (std::int64_t e = 0; e < experts; ++e) out[e] = row[e] * (out[e] - along + extra);
+      }
+    });
+    return {at::mm(dlogits, gate), at::mm(dlogits.t(), x), at::Tensor(), at::Tensor(),
+            at::Tensor()};
+  }
+};
+
+/// Where each (token, choice) goes: rows sorted by expert, each expert's rows padded to kRowTile.
+struct Dispatch {
+  at::Tensor offsets;      // [E + 1] int64: expert e has rows offsets[e] … , padded
+  at::Tensor counts;       // [E] int64, without padding
+  at::Tensor assignments;  // [rows] int64: token · k + choice, -1 for padding
+  at::Tensor rows;         // [N · k] int64: the row of each assignment
+};
+
+Dispatch sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
+  const std::int64_t assignments = experts.numel();
+  Dispatch dispatch;
+  dispatch.offsets = at::zeros({num_experts + 1}, at::kLong);
+  dispatch.counts = at::zeros({num_experts}, at::kLong);
+  const auto* chosen = experts.const_data_ptr<std::int64_t>();
+  auto* offsets = dispatch.offsets.mutable_data_ptr<std::int64_t>();
+  auto* counts = dispatch.counts.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < assignments; ++i) ++counts[chosen[i]];
+  for (std::int64_t e = 0; e < num_experts; ++e) {
+    offsets[e + 1] = offsets[e] + padded_rows(counts[e]);
+  }
+  dispatch.assignments = at::full({offsets[num_experts]}, -1, at::kLong);
+  dispatch.rows = at::empty({assignments}, at::kLong);
+  auto* assigned = dispatch.assignments.mutable_data_ptr<std::int64_t>();
+  auto* rows = dispatch.rows.mutable_data_ptr<std::int64_t>();
+  std::vector<std::int64_t> next(offsets, offsets + num_experts);
+  for (std::int64_t i = 0; i < assignments; ++i) {
+    const std::int64_t row = next[static_cast<std::size_t>(chosen[i])]++;
+    assigned[row] = i;
+    rows[i] = row;
+  }
+  return dispatch;
+}
+
+/// A run of rows of one expert.
+struct Block {
+  std::int64_t expert = 0;
+  std::int64_t begin = 0;
+  std::int64_t rows = 0;
+};
+
+std::vector<Block> blocks_of(const Dispatch& dispatch, std::int64_t max_rows) {
+  std::vector<Block> blocks;
+  const auto* offsets = dispatch.offsets.const_data_ptr<std::int64_t>();
+  for (std::int64_t e = 0; e + 1 < dispatch.offsets.size(0); ++e) {
+    for (std::int64_t row = offsets[e]; row < offsets[e + 1]; row += max_rows) {
+      blocks.push_back({e, row, std::min(max_rows, offsets[e + 1] - row)});
+    }
+  }
+  return blocks;
+}
+
+/// Copies the tokens' rows of `x` [N, width] that `assigned` names; padding becomes zero.
+void gather(const float* x, const std::int64_t* assigned, float* to, std::int64_t rows,
+            std::int64_t width, std::int64_t k) {
+  for (std::int64_t r = 0; r < rows; ++r, to += width) {
+    if (assigned[r] < 0) {
+      std::fill_n(to, width, 0.0f);
+    } else {
+      std::copy_n(x + assigned[r] / k * width, width, to);
+    }
+  }
+}
+
+struct Sizes {
+  std::int64_t n, hidden, k, experts, inner;
+};
+
+Sizes sizes_of(const at::Tensor& x, const at::Tensor& weights, const at::Tensor& down) {
+  return {x.size(0), x.size(1), weights.size(1), down.size(0), down.size(2)};
+}
+
+struct Experts : Function<Experts> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual_in,
+                            const at::Tensor& x_in, const at::Tensor& weights,
+                            const at::Tensor& experts, const at::Tensor& gate_up,
+                            const at::Tensor& down, double scale, at::Tensor* write) {
+    const at::Tensor residual = residual_in.contiguous(), x = x_in.contiguous();
+    const Sizes s = sizes_of(x, weights, down);
+    const Dispatch dispatch = sort_by_expert(experts, s.experts);
+    const std::int64_t total = dispatch.assignments.size(0);
+    at::Tensor inner = at::empty({total, 2 * s.inner}, x.options());
+    at::Tensor outputs = at::empty({total, s.hidden}, x.options());
+    const auto* assigned = dispatch.assignments.const_data_ptr<std::int64_t>();
+    const float *from = data(x), *w1 = data(gate_up), *w2 = data(down);
+    float *h = mutable_data(inner), *y = mutable_data(outputs);
+    const auto blocks = blocks_of(dispatch, kForwardRows);
+    parallel_tasks(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t i) {
+      const Block& b = blocks[static_cast<std::size_t>(i)];
+      auto rows = floats(b.rows * s.hidden), activation = floats(b.rows * s.inner);
+      float* h_block = h + b.begin * 2 * s.inner;
+      gather(from, assigned + b.begin, rows.data(), b.rows, s.hidden, s.k);
+      multiply({.b_side = Side::kTransposed,
+                .m = b.rows,
+                .n = 2 * s.inner,
+                .k = s.hidden,
+                .a = rows.data(),
+                .lda = s.hidden,
+                .b = w1 + b.expert * 2 * s.inner * s.hidden,
+                .ldb = s.hidden,
+                .c = h_block,
+                .ldc = 2 * s.inner});
+      for (std::int64_t r = 0; r < b.rows; ++r) {
+        swiglu(h_block + r * 2 * s.inner, activation.data() + r * s.inner, s.inner);
+      }
+      multiply({.b_side = Side::kTransposed,
+                .m = b.rows,
+                .n = s.hidden,
+                .k = s.inner,
+                .a = activation.data(),
+                .lda = s.inner,
+                .b = w2 + b.expert * s.hidden * s.inner,
+                .ldb = s.inner,
+                .c = y + b.begin * s.hidden,
+                .ldc = s.hidden});
+    });
+    at::Tensor out = at::empty_like(x);
+    if (write) *write = at::empty_like(x);
+    const auto* row_of = dispatch.rows.const_data_ptr<std::int64_t>();
+    const float *base = data(residual), *w = data(weights);
+    float *to = mutable_data(out), *copy = write ? mutable_data(*write) : nullptr;
+    parallel_chunks(s.n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* sum = to + i * s.hidden;
+        scale_into(sum, y + row_of[i * s.k] * s.hidden, w[i * s.k], s.hidden);
+        for (std::int64_t j = 1; j < s.k; ++j) {
+          add_scaled(sum, y + row_of[i * s.k + j] * s.hidden, w[i * s.k + j], s.hidden);
+        }
+        if (copy) std::copy_n(sum, s.hidden, copy + i * s.hidden);
+        add_onto(sum, base + i * s.hidden, static_cast<float>(scale), s.hidden);
+      }
+    });
+    ctx->save_for_backward(
+        {x, weights, gate_up, down, inner, dispatch.offsets, dispatch.assignments, dispatch.rows});
+    ctx->saved_data["scale"] = scale;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &weights = saved[1], &gate_up = saved[2], &down = saved[3];
+    const Dispatch dispatch{saved[5], {}, saved[6], saved[7]};
+    const at::Tensor grad = grads[0].contiguous();
+    const auto scale = static_cast<float>(ctx->saved_data["scale"].toDouble());
+    const Sizes s = sizes_of(x, weights, down);
+    at::Tensor dgate_up = at::empty_like(gate_up), ddown = at::empty_like(down);
+    at::Tensor dweights = at::empty_like(weights), dx = at::empty_like(x);
+    at::Tensor drows = at::empty({dispatch.assignments.size(0), s.hidden}, x.options());
+    const float *from = data(x), *up = data(grad), *w = data(weights), *h = data(saved[4]);
+    const float *w1 = data(gate_up), *w2 = data(down);
+    float *d1 = mutable_data(dgate_up), *d2 = mutable_data(ddown), *dw = mutable_data(dweights);
+    float *dr = mutable_data(drows), *to = mutable_data(dx);
+    const auto* offsets = dispatch.offsets.const_data_ptr<std::int64_t>();
+    const auto* assigned = dispatch.assignments.const_data_ptr<std::int64_t>();
+    const auto* row_of = dispatch.rows.const_data_ptr<std::int64_t>();
+
+    parallel_tasks(s.experts, [&](std::int64_t e) {
+      const float *w1e = w1 + e * 2 * s.inner * s.hidden, *w2e = w2 + e * s.hidden * s.inner;
+      float *d1e = d1 + e * 2 * s.inner * s.hidden, *d2e = d2 + e * s.hidden * s.inner;
+      if (offsets[e] == offsets[e + 1]) {
+        std::fill_n(d1e, 2 * s.inner * s.hidden, 0.0f);
+        std::fill_n(d2e, s.hidden * s.inner, 0.0f);
+        return;
+      }
+      const std::int64_t most = std::min(kBackwardRows, offsets[e + 1] - offsets[e]);
+      auto rows = floats(most * s.hidden), g = floats(most * s.hidden);
+      auto da = floats(most * s.inner), activation = floats(most * s.inner);
+      auto dh = floats(most * 2 * s.inner);
+      for (std::int64_t begin = offsets[e]; begin < offsets[e + 1]; begin += kBackwardRows) {
+        const std::int64_t count = std::min(kBackwardRows, offsets[e + 1] - begin);
+        const float beta = begin == offsets[e] ? 0.0f : 1.0f;
+        gather(from, assigned + begin, rows.data(), count, s.hidden, s.k);
+        gather(up, assigned + begin, g.data(), count, s.hidden, s.k);
+        multiply({.m = count,
+                  .n = s.inner,
+                  .k = s.hidden,
+                  .a = g.data(),
+                  .lda = s.hidden,
+                  .b = w2e,
+                  .ldb = s.inner,
+                  .c = da.data(),
+                  .ldc = s.inner,
+                  .alpha = scale});
+        for (std::int64_t r = 0; r < count; ++r) {
+          const std::int64_t a = assigned[begin + r];
+          const float along = swiglu_backward(
+              h + (begin + r) * 2 * s.inner, da.data() + r * s.inner, a < 0 ? 0.0f : w[a],
+              dh.data() + r * 2 * s.inner, activation.data() + r * s.inner, s.inner);
+          if (a >= 0) dw[a] = along;
+        }
+        multiply({.a_side = Side::kTransposed,
+                  .m = s.hidden,
+                  .n = s.inner,
+                  .k = count,
+                  .a = g.data(),
+                  .lda = s.hidden,
+                  .b = activation.data(),
+                  .ldb = s.inner,
+                  .c = d2e,
+                  .ldc = s.inner,
+                  .alpha = scale,
+                  .beta = beta});
+        multiply({.a_side = Side::kTransposed,
+                  .m = 2 * s.inner,
+                  .n = s.hidden,
+                  .k = count,
+                  .a = dh.data(),
+                  .lda = 2 * s.inner,
+                  .b = rows.data(),
+                  .ldb = s.hidden,
+                  .c = d1e,
+                  .ldc = s.hidden,
+                  .beta = beta});
+        multiply({.m = count,
+                  .n = s.hidden,
+                  .k = 2 * s.inner,
+                  .a = dh.data(),
+                  .lda = 2 * s.inner,
+                  .b = w1e,
+                  .ldb = s.hidden,
+                  .c = dr + begin * s.hidden,
+                  .ldc = s.hidden});
+      }
+    });
+    parallel_chunks(s.n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        float* sum = to + i * s.hidden;
+        std::copy_n(dr + row_of[i * s.k] * s.hidden, s.hidden, sum);
+        for (std::int64_t j = 1; j < s.k; ++j) {
+          add_scaled(sum, dr + row_of[i * s.k + j] * s.hidden, 1.0f, s.hidden);
+        }
+      }
+    });
+    return {grad, dx, dweights, at::Tensor(), dgate_up, ddown, at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bool renormalise,
+             const std::string& where) {
+  const auto out = Route::apply(x, gate, top_k, renormalise, where);
+  return {out[0], out[1], out[2], out[3]};
+}
+
+at::Tensor add_experts(const at::Tensor& residual, const at::Tensor& x, const Routed& routed,
+                       const at::Tensor& gate_up, const at::Tensor& down, double scale,
+                       at::Tensor* write) {
+  return Experts::apply(residual, x, routed.weights, routed.experts, gate_up, down, scale, write);
+}
+
+}  // namespace smelt::model

@@ -1,0 +1,374 @@
+#include "smelt/train/run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "smelt/core/file.h"
+#include "smelt/core/table.h"
+#include "smelt/model/weights.h"
+#include "smelt/train/checkpoint.h"
+#include "smelt/train/metrics.h"
+#include "smelt/train/process.h"
+#include "smelt/train/stepper.h"
+
+namespace smelt::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// At most one process trains in a folder.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) {
+    const fs::path file = folder / ".lock";
+    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    // File systems without locks are used without.
+    if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(descriptor_);
+      throw Error("train", "another process is training in this folder", folder.string());
+    }
+  }
+  ~FolderLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+/// Where this call starts: weights, moments and state.
+struct Start {
+  model::Decoder decoder;
+  Moments moments;
+  TrainState state;
+  fs::path checkpoint;  // of this run; empty when it starts anew
+};
+
+void check_same_run(const Checkpoint& checkpoint, const RunConfig& config,
+                    const std::string& order) {
+  const TrainState& state = checkpoint.state;
+  const std::string where = checkpoint.folder.string();
+  std::vector<std::string> lines;
+  for (const std::string& line :
+       differences(state.identity, "the checkpoint", identity(config), "run.toml")) {
+    lines.push_back(Error("train", "cannot resume: " + line, where).what());
+  }
+  if (state.order_fingerprint != order) {
+    lines.push_back(Error("train",
+                          "cannot resume on another data order: the checkpoint has fingerprint " +
+                              state.order_fingerprint + ", the store " +
+                              config.data.store.string() + " gives " + order,
+                          where)
+                        .what());
+  }
+  if (state.step > config.train.steps) {
+    lines.push_back(
+        Error("train",
+              fmt::format("cannot resume: the checkpoint is at step {}, run.toml ends at step {}",
+                          state.step, config.train.steps),
+              where)
+            .what());
+  }
+  if (!lines.empty()) throw Error(lines);
+}
+
+Start start_branch(const RunConfig& config) {
+  const BranchPoint& branch = *config.branch;
+  Checkpoint parent = read_checkpoint(branch.parent / "checkpoints" / checkpoint_name(branch.step));
+  arch::ModelConfig theirs = parent.decoder.config, own = config.model;
+  theirs.kept = own.kept = Json::object();
+  if (!(own == theirs)) {
+    throw Error("train", "the parent's model is not the branch's [model]", parent.folder.string());
+  }
+  Start start{std::move(parent.decoder), std::move(parent.moments), {}, {}};
+  start.state.step = parent.state.step;
+  start.state.tokens = parent.state.tokens;
+  start.state.optimizer_updates = parent.state.optimizer_updates;
+  start.state.last_loss = parent.state.last_loss;
+  start.state.next_row = config.data.first_row;
+  return start;
+}
+
+Start find_start(const RunConfig& config, const fs::path& folder, const std::string& order,
+                 const LogSink& log) {
+  remove_partial_checkpoints(folder);
+  const fs::path newest = find_latest_sound(folder, log);
+  if (!newest.empty()) {
+    Checkpoint checkpoint = read_checkpoint(newest);
+    check_same_run(checkpoint, config, order);
+    checkpoint.state.identity = identity(config);
+    return {std::move(checkpoint.decoder), std::move(checkpoint.moments),
+            std::move(checkpoint.state), newest};
+  }
+  Start start;
+  if (config.branch) {
+    start = start_branch(config);
+  } else {
+    start.decoder = model::init_decoder(config.model, config.seed);
+    start.moments = zero_moments(model::named_parameters(start.decoder));
+    start.state.next_row = config.data.first_row;
+  }
+  start.state.order_fingerprint = order;
+  start.state.identity = identity(config);
+  return start;
+}
+
+/// The folder's run.toml becomes the complete one; a file of the user's that says less is kept
+/// beside it.
+void place_run_config(const RunConfig& config, const fs::path& folder) {
+  const fs::path file = folder / "run.toml";
+  const std::string text = to_toml(config, file);
+  if (fs::exists(file)) {
+    const std::string old = read_file(file);
+    if (old == text) return;
+    if (!old.starts_with(text.substr(0, text.find('\n')))) {
+      write_file_atomic(folder / "run.given.toml", old);
+    }
+  }
+  write_file_atomic(file, text);
+}
+
+Json metrics_line(const RunConfig& config, const TrainState& state, const StepRecord& record,
+                  const model::Decoder& decoder) {
+  const StepLosses& losses = record.losses;
+  Json line = {
+      {"step", state.step},
+      {"tokens", state.tokens},
+      {"loss", losses.loss},
+      {"objective", losses.objective},
+      {"load_balance", losses.load_balance},
+      {"z_loss", losses.z_loss},
+      {"lr", record.lr},
+      {"grad_norm", record.update.grad_norm},
+      {"seconds", record.seconds},
+      {"tokens_per_second", static_cast<double>(config.tokens_per_step()) / record.seconds}};
+  if (record.update.skipped()) line["skipped"] = record.update.non_finite;
+  const std::int64_t every = config.train.router_every;
+  if (every > 0 && (state.step % every == 0 || state.step == config.train.steps)) {
+    line["router"] = to_json(router_loads(decoder, losses.counts));
+  }
+  return line;
+}
+
+/// The loop over steps with all that surrounds it.
+class Trainer {
+ public:
+  Trainer(const RunConfig& config, fs::path folder, const Callbacks& callbacks, Start start,
+          data::RowStream rows)
+      : config_(config),
+        folder_(std::move(folder)),
+        callbacks_(callbacks),
+        state_(std::move(start.state)),
+        checkpoint_(std::move(start.checkpoint)),
+        saved_step_(checkpoint_.empty() ? config.first_step() : state_.step),
+        resumed_from_(state_.step),
+        tokenizer_(read_tokenizer(rows.store().folder())),
+        metrics_(folder_ / "metrics.jsonl", state_.step),
+        stepper_(config, std::move(start.decoder), std::move(start.moments), std::move(rows)) {}
+
+  RunResult train() {
+    const auto begin = std::chrono::steady_clock::now();
+    const RunStatus status = loop();
+    RunResult result = report(status);
+    result.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return result;
+  }
+
+ private:
+  static std::string read_tokenizer(const fs::path& store) {
+    const fs::path file = store / "tokenizer.model";
+    return fs::exists(file) ? read_file(file) : std::string();
+  }
+
+  RunStatus loop() {
+    const std::int64_t last = config_.train.steps;
+    if (state_.skipped_in_a_row >= config_.train.max_skipped) return RunStatus::kDiverged;
+    if (state_.step > config_.first_step() && !metrics_.has_evaluation() && !evaluate()) {
+      return interrupted();
+    }
+    if (state_.step == last && saved_step_ == last && !checkpoint_.empty()) {
+      return RunStatus::kAlreadyFinished;
+    }
+    while (state_.step < last) {
+      const auto record = stepper_.advance(state_, callbacks_.stop);
+      if (!record) return interrupted();
+      after_step(*record);
+      if (state_.skipped_in_a_row >= config_.train.max_skipped) {
+        save();
+        return RunStatus::kDiverged;
+      }
+      if (!evaluate()) return interrupted();
+      if (checkpoint_due()) save();
+    }
+    return RunStatus::kFinished;
+  }
+
+  RunStatus interrupted() {
+    if (state_.step > saved_step_) save();
+    return RunStatus::kInterrupted;
+  }
+
+  void after_step(const StepRecord& record) {
+    if (state_.step % config_.train.log_every == 0 || state_.step == config_.train.steps ||
+        record.update.skipped()) {
+      metrics_.append(metrics_line(config_, state_, record, stepper_.decoder()));
+    }
+    if (record.update.skipped()) {
+      const auto& names = record.update.non_finite;
+      log(fmt::format("step {} skipped: not finite: {}{}", state_.step, names.front(),
+                      names.size() > 1 ? fmt::format(" and {} more", names.size() - 1) : ""));
+    }
+    watch_clipping(record.update);
+    if (callbacks_.progress) {
+      const auto tokens = static_cast<double>(config_.tokens_per_step());
+      callbacks_.progress({"train " + config_.name,
+                           static_cast<double>(state_.step - config_.first_step()) * tokens,
+                           static_cast<double>(config_.train.steps - config_.first_step()) * tokens,
+                           "tokens", fmt::format("loss {:.3f}", record.losses.loss)});
+    }
+  }
+
+  /// Gradients clipped to next to nothing fall under AdamW's eps: a run that stands still without a
+  /// word.
+  void watch_clipping(const UpdateResult& update) {
+    const bool heavy = config_.train.clip > 0 && update.grad_norm * 1e-4 > config_.train.clip;
+    heavily_clipped_ = heavy ? heavily_clipped_ + 1 : 0;
+    if (heavily_clipped_ == 20) {
+      log(fmt::format(
+          "gradients are clipped by more than 10,000 for 20 steps (norm {:.3g} at step {})",
+          update.grad_norm, state_.step));
+    }
+  }
+
+  /// False when it was cut short.
+  bool evaluate() {
+    const std::int64_t every = config_.train.eval_every;
+    const bool due = every > 0 && (state_.step % every == 0 || state_.step == config_.train.steps);
+    if (!due || !callbacks_.evaluate) return true;
+    torch::NoGradGuard no_grad;
+    const Json scores = callbacks_.evaluate(state_.step, stepper_.decoder());
+    if (scores.is_null()) return false;
+    metrics_.append({{"step", state_.step}, {"eval", scores}});
+    return true;
+  }
+
+  bool checkpoint_due() const {
+    const TrainOptions& train = config_.train;
+    return state_.step == train.steps ||
+           (train.checkpoint_every > 0 && state_.step % train.checkpoint_every == 0) ||
+           std::find(train.keep_steps.begin(), train.keep_steps.end(), state_.step) !=
+               train.keep_steps.end();
+  }
+
+  void save() {
+    metrics_.sync();
+    checkpoint_ =
+        write_checkpoint(folder_, state_, stepper_.decoder(), stepper_.moments(), tokenizer_);
+    saved_step_ = state_.step;
+    prune_checkpoints(folder_, config_.train.keep_last, config_.train.keep_steps);
+  }
+
+  RunResult report(RunStatus status) const {
+    RunResult result;
+    result.status = status;
+    result.name = config_.name;
+    result.step = state_.step;
+    result.tokens = state_.tokens;
+    result.loss = state_.last_loss;
+    result.skipped_steps = state_.skipped_steps;
+    result.resumed_from = resumed_from_;
+    result.data_fingerprint = state_.data_fingerprint;
+    result.checkpoint = checkpoint_;
+    return result;
+  }
+
+  void log(const std::string& line) const {
+    if (callbacks_.log) callbacks_.log(line);
+  }
+
+  RunConfig config_;
+  fs::path folder_;
+  Callbacks callbacks_;
+  TrainState state_;
+  fs::path checkpoint_;
+  std::int64_t saved_step_;
+  std::int64_t resumed_from_;
+  std::string tokenizer_;
+  MetricsFile metrics_;
+  Stepper stepper_;
+  int heavily_clipped_ = 0;
+};
+
+void describe(const RunConfig& config, const Start& start, const data::RowStream& rows,
+              const LogSink& log) {
+  if (!log) return;
+  const auto needed = static_cast<double>(config.train.steps - config.first_step()) *
+                      static_cast<double>(config.train.rows);
+  std::string text = fmt::format(
+      "{}: {} rows of {} tokens a step, every document masked from the others, data order {}",
+      config.name, config.train.rows, config.data.row_length, start.state.order_fingerprint);
+  if (start.state.step > config.first_step())
+    text += fmt::format(", resumed behind step {}", start.state.step);
+  log(text);
+  const double epochs = (static_cast<double>(config.data.first_row) + needed) /
+                        static_cast<double>(rows.rows_per_epoch());
+  if (epochs > 1) {
+    log(fmt::format("{}: reads the {} pool {:.2f} times", config.name, enum_name(config.data.pool),
+                    epochs));
+  }
+}
+
+}  // namespace
+
+data::RowStream open_rows(const RunConfig& config) {
+  Problems problems("train");
+  validate(config, problems);
+  problems.throw_if_any();
+  const auto store = data::TokenStore::open(config.data.store);
+  if (store.vocab_size() > config.model.vocab_size) {
+    throw Error("train",
+                fmt::format("the store has {} token ids, the model's vocab_size is {}",
+                            store.vocab_size(), config.model.vocab_size),
+                config.data.store.string());
+  }
+  return data::RowStream(store, config.data.pool, config.seed, config.data.row_length);
+}
+
+RunResult run(const RunConfig& config, const fs::path& folder, const Callbacks& callbacks) {
+  data::RowStream rows = open_rows(config);
+  make_folder(folder);
+  const FolderLock lock(folder);
+  const ProcessSettings settings(config.threads);
+  Start start = find_start(config, folder, rows.order_fingerprint(), callbacks.log);
+  place_run_config(config, folder);
+  describe(config, start, rows, callbacks.log);
+  Trainer trainer(config, folder, callbacks, std::move(start), std::move(rows));
+  return trainer.train();
+}
+
+Json to_json(const RunResult& result) {
+  return {{"schema", "smelt.train/1"},
+          {"status", enum_name(result.status)},
+          {"name", result.name},
+          {"step", result.step},
+          {"tokens", result.tokens},
+          {"loss", result.loss},
+          {"skipped_steps", result.skipped_steps},
+          {"resumed_from", result.resumed_from},
+          {"seconds", result.seconds},
+          {"data_fingerprint", result.data_fingerprint},
+          {"checkpoint", result.checkpoint.string()}};
+}
+
+}  // namespace smelt::train

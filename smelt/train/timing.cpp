@@ -1,0 +1,71 @@
+// Times steps of a geometry: the same Stepper as a run, nothing written.
+#include <sys/resource.h>
+
+#include <algorithm>
+
+#include "smelt/model/weights.h"
+#include "smelt/train/process.h"
+#include "smelt/train/run.h"
+#include "smelt/train/stepper.h"
+
+namespace smelt::train {
+namespace {
+
+constexpr std::int64_t kWarmupSteps = 2;
+
+double peak_rss_bytes() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
+}
+
+}  // namespace
+
+StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks) {
+  if (steps < 1) throw Error("train", "time at least one step, got " + std::to_string(steps));
+  data::RowStream rows = open_rows(config);
+  const ProcessSettings settings(config.threads);
+  model::Decoder decoder = model::init_decoder(config.model, config.seed);
+  Moments moments = zero_moments(model::named_parameters(decoder));
+  Stepper stepper(config, std::move(decoder), std::move(moments), std::move(rows));
+  TrainState state;
+  state.next_row = config.data.first_row;
+  StepTiming timing;
+  std::vector<double> seconds;
+  double sum = 0;
+  for (std::int64_t i = 0; i < kWarmupSteps + steps; ++i) {
+    const auto record = stepper.advance(state, callbacks.stop);
+    if (!record) break;
+    if (i < kWarmupSteps) continue;
+    seconds.push_back(record->seconds);
+    sum += record->seconds;
+    timing.data_share += record->data_seconds;
+    timing.forward_share += record->losses.forward_seconds;
+    timing.backward_share += record->losses.backward_seconds;
+    timing.optimizer_share += record->optimizer_seconds;
+  }
+  timing.steps = static_cast<std::int64_t>(seconds.size());
+  timing.peak_rss_bytes = peak_rss_bytes();
+  if (seconds.empty()) return timing;
+  for (double* share : {&timing.data_share, &timing.forward_share, &timing.backward_share,
+                        &timing.optimizer_share}) {
+    *share /= sum;
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const std::size_t half = seconds.size() / 2;
+  timing.step_seconds =
+      seconds.size() % 2 ? seconds[half] : 0.5 * (seconds[half - 1] + seconds[half]);
+  timing.tokens_per_second = static_cast<double>(config.tokens_per_step()) / timing.step_seconds;
+  return timing;
+}
+
+Json to_json(const StepTiming& timing) {
+  return {
+      {"schema", "smelt.step-timing/1"},          {"steps", timing.steps},
+      {"step_seconds", timing.step_seconds},      {"tokens_per_second", timing.tokens_per_second},
+      {"peak_rss_bytes", timing.peak_rss_bytes},  {"data_share", timing.data_share},
+      {"forward_share", timing.forward_share},    {"backward_share", timing.backward_share},
+      {"optimizer_share", timing.optimizer_share}};
+}
+
+}  // namespace smelt::train
