@@ -35,9 +35,10 @@ void run(Session& session, const Options& options) {
 }  // namespace
 
 void add_report(CLI::App& program, Session& session) {
-  CLI::App& verb = new_verb(program, session, "report",
-                            "The page of a study: plots, words and tables in one file that opens offline",
-                            "smelt report runs/quick");
+  CLI::App& verb =
+      new_verb(program, session, "report",
+               "The page of a study: plots, words and tables in one file that opens offline",
+               "smelt report runs/quick");
   auto options = std::make_shared<Options>();
   verb.add_option("STUDY", options->study, "study folder (with study.json in it)")->required();
   verb.add_option("--out", options->out,

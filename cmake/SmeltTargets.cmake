@@ -7,7 +7,7 @@
 add_library(smelt_options INTERFACE)
 target_compile_features(smelt_options INTERFACE cxx_std_20)
 target_compile_options(smelt_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow
-  -Wno-restrict)  # GCC 12 misfires on std::string::insert
+  -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)  # GCC 12 misfires on std::string
 target_include_directories(smelt_options INTERFACE
   $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
   $<BUILD_INTERFACE:${CMAKE_CURRENT_BINARY_DIR}/generated>)

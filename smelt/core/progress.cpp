@@ -27,8 +27,11 @@ void ProgressLine::operator()(const ProgressEvent& event) {
     task_ = event.task;
     task_start_ = now;
     task_first_done_ = event.done;
+    complete_ = false;
   }
   const bool last = event.total > 0 && event.done >= event.total;
+  if (last && complete_) return;
+  complete_ = last;
   if (!first && !last && since(last_print_) < (terminal_ ? 0.1 : plain_seconds_)) return;
   last_print_ = now;
 

@@ -41,6 +41,7 @@ class ProgressLine {
   double plain_seconds_;
   bool open_ = false;
   std::string task_;
+  bool complete_ = false;  // its last line is printed
   Clock::time_point task_start_;
   double task_first_done_ = 0;
   Clock::time_point last_print_;

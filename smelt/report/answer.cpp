@@ -1,5 +1,5 @@
-// The top of the page: the headline, the pooled gap as a picture that needs no script, key facts, and what
-// the study can and cannot say.
+// The top of the page: the headline, the pooled gap as a picture that needs no script, key facts,
+// and what the study can and cannot say.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,30 +45,36 @@ std::string hero_svg(const Json& gap) {
   const Axis x{domain[0].get<double>(), domain[1].get<double>()};
 
   std::string svg = fmt::format(
-      "<svg class=\"hero\" viewBox=\"0 0 640 92\" role=\"img\" aria-label=\"Loss gap {} nats per token, {}\">",
+      "<svg class=\"hero\" viewBox=\"0 -8 640 104\" role=\"img\" aria-label=\"Loss gap {} nats per "
+      "token, {}\">",
       with_sign(mean, 4), escape(interval_words(gap)));
   svg += fmt::format(
       "<line x1=\"20\" x2=\"620\" y1=\"48\" y2=\"48\" stroke=\"var(--rule)\"/>"
-      "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"24\" y2=\"68\" stroke=\"var(--muted)\" stroke-width=\"1.5\"/>"
-      "<text x=\"{0:.1f}\" y=\"84\" text-anchor=\"middle\">0</text>",
+      "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"24\" y2=\"68\" stroke=\"var(--muted)\" "
+      "stroke-width=\"1.5\"/>"
+      "<text x=\"{0:.1f}\" y=\"88\" text-anchor=\"middle\">0</text>",
       x(0));
   if (range) {
-    svg += fmt::format("<rect x=\"{:.1f}\" y=\"42\" width=\"{:.1f}\" height=\"12\" rx=\"6\" "
-                       "fill=\"var(--smelt)\" opacity=\"0.28\"/>",
-                       x(range->low), x(range->high) - x(range->low));
+    svg += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"42\" width=\"{:.1f}\" height=\"12\" rx=\"6\" "
+        "fill=\"var(--smelt)\" opacity=\"0.28\"/>",
+        x(range->low), x(range->high) - x(range->low));
   }
   for (const Json& seed : list(gap, {"per_seed"})) {
     if (const auto value = number(get(seed, "gap"))) {
-      svg += fmt::format("<circle cx=\"{:.1f}\" cy=\"48\" r=\"3.5\" fill=\"var(--paper)\" "
-                         "stroke=\"var(--smelt)\" stroke-width=\"1.6\"/>",
-                         x(*value));
+      svg += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"48\" r=\"3.5\" fill=\"var(--paper)\" "
+          "stroke=\"var(--smelt)\" stroke-width=\"1.6\"/>",
+          x(*value));
     }
   }
-  svg += fmt::format("<circle cx=\"{0:.1f}\" cy=\"48\" r=\"6.5\" fill=\"var(--smelt)\"/>"
-                     "<text class=\"strong\" x=\"{1:.1f}\" y=\"32\" text-anchor=\"middle\">{2} nats</text>",
-                     x(*mean), std::clamp(x(*mean), 60.0, 580.0), with_sign(mean, 4));
-  svg += "<text x=\"20\" y=\"12\">← Baseline better</text>"
-         "<text x=\"620\" y=\"12\" text-anchor=\"end\">SMELT better →</text></svg>\n";
+  svg += fmt::format(
+      "<circle cx=\"{0:.1f}\" cy=\"48\" r=\"6.5\" fill=\"var(--smelt)\"/>"
+      "<text class=\"strong\" x=\"{1:.1f}\" y=\"33\" text-anchor=\"middle\">{2} nats</text>",
+      x(*mean), std::clamp(x(*mean), 75.0, 565.0), with_sign(mean, 4));
+  svg +=
+      "<text x=\"20\" y=\"8\">← Baseline better</text>"
+      "<text x=\"620\" y=\"8\" text-anchor=\"end\">SMELT better →</text></svg>\n";
   return svg;
 }
 
@@ -112,9 +118,9 @@ std::string facts_html(const Study& study) {
   html += fact("tokens per run", tokens_words(study));
   const Worst worst = worst_mismatch(study);
   if (worst.flops || worst.parameters || worst.kv_cache) {
-    html += fact("largest mismatch F / N / KV", percent(worst.flops) + " / " +
-                                                    percent(worst.parameters) + " / " +
-                                                    percent(worst.kv_cache));
+    html += fact(
+        "largest mismatch F / N / KV",
+        percent(worst.flops) + " / " + percent(worst.parameters) + " / " + percent(worst.kv_cache));
   }
   if (const auto seconds = number(get(json, {"provenance", "seconds"}))) {
     html += fact("took", duration_text(*seconds));
@@ -176,17 +182,20 @@ Bullets says(const Study& study) {
   bullets.add(text(get(gap, "words")));
   if (const auto mean = number(get(gap, "gap"))) {
     const std::size_t seeds = list(gap, {"per_seed"}).size();
-    bullets.add(fmt::format(
-        "At the longest horizon SMELT's validation loss is {} nats per token {} than its Baseline's: mean of {}, {}.",
-        fixed(std::abs(*mean), 4), *mean >= 0 ? "lower" : "higher", count_of(seeds, "seed"),
-        interval_words(gap)));
+    bullets.add(
+        fmt::format("At the longest horizon SMELT's validation loss is {} nats per token {} than "
+                    "its Baseline's: mean of {}, {}.",
+                    fixed(std::abs(*mean), 4), *mean >= 0 ? "lower" : "higher",
+                    count_of(seeds, "seed"), interval_words(gap)));
   }
   bullets.add(fingerprint_words(study));
   const Worst worst = worst_mismatch(study);
   if (worst.flops) {
-    bullets.add(fmt::format("The arms cost the same: the largest mismatch is {} of training FLOPs per token, {} of "
-                            "parameters, {} of KV cache.",
-                            percent(worst.flops), percent(worst.parameters), percent(worst.kv_cache)));
+    bullets.add(
+        fmt::format("How equal the cost is: the largest mismatch of a pair is {} of training FLOPs "
+                    "per token, {} of "
+                    "parameters, {} of KV cache.",
+                    percent(worst.flops), percent(worst.parameters), percent(worst.kv_cache)));
   }
   return bullets;
 }
@@ -196,7 +205,9 @@ Bullets does_not_say(const Study& study) {
   const Json& json = study.json;
   bullets.add(words(get(json, "words")));
   if (truth(get(json, {"gap", "within_noise"}))) {
-    bullets.add("The interval of the gap holds zero, or there is none: which arm is better is not decided here.");
+    bullets.add(
+        "The interval of the gap holds zero, or there is none: which arm is better is not decided "
+        "here.");
   }
   bullets.add(words(get(json, {"law", "words"})));
   bullets.add(words(get(json, {"gain", "words"})));
@@ -214,7 +225,8 @@ std::string headline_of(const Study& study) {
   const auto mean = number(get(gap, "gap"));
   if (!mean) return "This study has no loss gap yet.";
   return fmt::format("At equal cost SMELT's loss is {} nats per token {} than its Baseline's ({}).",
-                     fixed(std::abs(*mean), 4), *mean >= 0 ? "lower" : "higher", interval_words(gap));
+                     fixed(std::abs(*mean), 4), *mean >= 0 ? "lower" : "higher",
+                     interval_words(gap));
 }
 
 std::string header_html(const Study& study) {
@@ -227,7 +239,9 @@ std::string header_html(const Study& study) {
   html += facts_html(study);
   const Json& complete = get(study.json, "complete");
   if (complete.is_boolean() && !complete.get<bool>()) {
-    html += "<p class=\"warn\">This study is not finished: what follows is what has been measured so far.</p>\n";
+    html +=
+        "<p class=\"warn\">This study is not finished: what follows is what has been measured so "
+        "far.</p>\n";
   }
   return html;
 }
@@ -235,9 +249,11 @@ std::string header_html(const Study& study) {
 void add_says(const Study& study, Page& page) {
   page.section("says", "What this says, and what it does not");
   const Bullets yes = says(study), no = does_not_say(study);
-  page.raw("<div class=\"box\"><div><h3>It says</h3>" + yes.html() + "</div><div><h3>It does not say</h3>" +
-           (no.empty() ? "<p class=\"absent\">The study names no caution of its own.</p>" : no.html()) +
-           "</div></div>\n");
+  page.raw(
+      "<div class=\"box\"><div><h3>It says</h3>" + yes.html() +
+      "</div><div><h3>It does not say</h3>" +
+      (no.empty() ? "<p class=\"absent\">The study names no caution of its own.</p>" : no.html()) +
+      "</div></div>\n");
 }
 
 }  // namespace smelt::report

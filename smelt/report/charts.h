@@ -1,5 +1,5 @@
-// Pieces of Vega-Lite that several plots share.  Colours are names of page.css behind an "@"; a plot's
-// data is a table of the page and which rows of it: both are put in by page.js.
+// Pieces of Vega-Lite that several plots share.  Colours are names of page.css behind an "@"; a
+// plot's data is a table of the page and which rows of it: both are put in by page.js.
 #pragma once
 
 #include <optional>
@@ -29,12 +29,14 @@ Json tooltip(const DataTable& table, const std::vector<std::string>& keys);
 struct Extent {
   std::optional<double> low, high;
   void add(std::optional<double> value);
-  /// [low, high] widened by a share on both sides, for a scale's domain; null when nothing was seen.
+  /// [low, high] widened by a share on both sides, for a scale's domain; null when nothing was
+  /// seen.
   Json domain(double pad = 0.06) const;
 };
 
-/// Rows of dots against a zero line: seeds faint, the mean large, its interval as a rule.  `y` is a text
-/// column of both tables, `order` its values from the top; `interval` wants columns low and high.
+/// Rows of dots against a zero line: seeds faint, the mean large, its interval as a rule.  `y` is a
+/// text column of both tables, `order` its values from the top; `interval` wants columns low and
+/// high.
 struct Forest {
   std::string means, seeds;  // table names; seeds may be ""
   std::string y, y_title;

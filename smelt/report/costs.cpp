@@ -16,8 +16,8 @@ std::string geometry(const Json& config, std::string_view what) {
   if (what == "layers") {
     const Json& loop = get(config, "loop");
     if (!loop.is_object()) return value("num_hidden_layers");
-    return fmt::format("{}, of which {}–{} run {} times", value("num_hidden_layers"),
-                       text(get(loop, "first")), text(get(loop, "last")), text(get(loop, "visits")));
+    return fmt::format("{} ({}–{} × {})", value("num_hidden_layers"), text(get(loop, "first")),
+                       text(get(loop, "last")), text(get(loop, "visits")));
   }
   if (what == "heads") return value("num_attention_heads") + " × " + value("head_dim");
   return value("num_experts") + ", top " + value("num_experts_per_tok");
@@ -32,7 +32,8 @@ struct Rows {
     if (baseline.empty() && smelt.empty()) return;
     table.add({text_cell(cell), text_cell(name), text_cell(baseline), text_cell(smelt), {"", ""}});
   }
-  void count(const char* name, std::initializer_list<const char*> path, std::optional<double> mismatch = {}) {
+  void count(const char* name, std::initializer_list<const char*> path,
+             std::optional<double> mismatch = {}) {
     compare(name, number(get(get(entry, {"budgets", "baseline"}), path)),
             number(get(get(entry, {"budgets", "smelt"}), path)), mismatch, true);
   }
@@ -61,17 +62,20 @@ DataTable budget_table(const Study& study) {
     const Json& a = get(entry, {"configs", "baseline"});
     const Json& b = get(entry, {"configs", "smelt"});
     const Json& off = get(entry, "mismatch");
-    rows.count("training FLOPs per token (F)", {"flops_per_token", "training"}, number(get(off, "flops")));
-    rows.count("parameters without embedding (N)", {"parameters", "total"}, number(get(off, "parameters")));
+    rows.count("training FLOPs per token (F)", {"flops_per_token", "training"},
+               number(get(off, "flops")));
+    rows.count("parameters without embedding (N)", {"parameters", "total"},
+               number(get(off, "parameters")));
     rows.count("KV-cache elements per token", {"kv_cache", "elements_per_token"},
                number(get(off, "kv_cache")));
     rows.count("parameters active per traversal", {"parameters", "active"});
     rows.count("weights executed per token", {"parameters", "executed"});
     rows.count("executed layers", {"executed_layers"});
-    rows.words("physical layers", geometry(a, "layers"), geometry(b, "layers"));
+    rows.words("physical layers (looped × visits)", geometry(a, "layers"), geometry(b, "layers"));
     rows.words("hidden size", text(get(a, "hidden_size")), text(get(b, "hidden_size")));
     rows.words("heads × head_dim", geometry(a, "heads"), geometry(b, "heads"));
-    rows.words("KV heads", text(get(a, "num_key_value_heads")), text(get(b, "num_key_value_heads")));
+    rows.words("KV heads", text(get(a, "num_key_value_heads")),
+               text(get(b, "num_key_value_heads")));
     rows.words("experts per layer", geometry(a, "experts"), geometry(b, "experts"));
     rows.words("expert width", text(get(a, "moe_intermediate_size")),
                text(get(b, "moe_intermediate_size")));
@@ -84,10 +88,11 @@ DataTable budget_table(const Study& study) {
 }
 
 struct Mismatches {
-  DataTable table{"mismatch",
-                  "Mismatch of the three budgets",
-                  {{"cell", "cell"}, {"budget", "budget"}, {"percent", "SMELT against Baseline (%)", true}},
-                  {}};
+  DataTable table{
+      "mismatch",
+      "Mismatch of the three budgets",
+      {{"cell", "cell"}, {"budget", "budget"}, {"percent", "SMELT against Baseline (%)", true}},
+      {}};
   double largest = 0;
   std::vector<std::string> outside;
 };
@@ -102,7 +107,8 @@ Mismatches mismatches(const Study& study) {
       const auto value = number(get(entry, {"mismatch", key}));
       if (!value) continue;
       all.largest = std::max(all.largest, std::abs(*value));
-      all.table.add({text_cell(cell), text_cell(name), number_cell(100 * *value, percent(value, 3))});
+      all.table.add(
+          {text_cell(cell), text_cell(name), number_cell(100 * *value, percent(value, 3))});
     }
     const Json& within = get(entry, "within_tolerance");
     if (within.is_boolean() && !within.get<bool>()) all.outside.push_back(cell);
@@ -118,8 +124,10 @@ void add_budgets(const Study& study, Page& page) {
   if (budgets.rows.empty()) {
     return page.absent("Left out: the study holds no budgets.");
   }
-  page.paragraph("Each cell pairs a Baseline with a looped model of the same training FLOPs per token, the same "
-                 "parameters and the same KV cache.");
+  page.paragraph(
+      "Each cell pairs a Baseline with a looped model of the same training FLOPs per token, the "
+      "same "
+      "parameters and the same KV cache.");
   page.table(std::move(budgets), true);
 
   Mismatches all = mismatches(study);
@@ -127,7 +135,7 @@ void add_budgets(const Study& study, Page& page) {
   for (const std::string& cell : all.outside) {
     page.warning("The pair of cell " + cell + " misses the tolerance of at least one budget.");
   }
-  Json spec = vega(R"({"height": {"step": 24}, "mark": {"type": "point", "size": 60, "opacity": 0.9, "color": "@ink"},
+  Json spec = vega(R"({"mark": {"type": "point", "size": 60, "opacity": 0.9, "color": "@ink"},
     "encoding": {
       "x": {"field": "percent", "type": "quantitative", "title": "SMELT against Baseline, %",
             "axis": {"tickCount": 5}},
@@ -138,11 +146,18 @@ void add_budgets(const Study& study, Page& page) {
   spec["data"] = rows_of("mismatch");
   spec["encoding"]["tooltip"] = tooltip(all.table, {"cell", "budget", "percent"});
   const std::size_t cells = study.cells().size();
+  spec["height"] = 24 * cells;
   const std::string caption = fmt::format(
-      "How far each SMELT model is from its Baseline on the three budgets, in {}; the largest difference is {} %.",
+      "How far each SMELT model is from its Baseline on the three budgets, in {}; the largest "
+      "difference is {} %.",
       count_of(cells, "cell"), fixed(100 * all.largest, 3));
-  page.figure({"mismatch", "Mismatch of FLOPs, parameters and KV cache per cell", {}, {{"", spec}}, caption,
-               {std::move(all.table)}, Layout::kOne});
+  page.figure({"mismatch",
+               "Mismatch of FLOPs, parameters and KV cache per cell",
+               {},
+               {{"", spec}},
+               caption,
+               {std::move(all.table)},
+               Layout::kOne});
 }
 
 }  // namespace smelt::report

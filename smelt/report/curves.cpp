@@ -1,5 +1,5 @@
-// Training losses of every pair, their running difference on the shared tokens, and the learning rates
-// that were tried.
+// Training losses of every pair, their running difference on the shared tokens, and the learning
+// rates that were tried.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace smelt::report {
 namespace {
 
 constexpr std::size_t kPointsPerRun = 400;
-constexpr std::size_t kPointsInAll = 40000;  // keeps the page small, however many runs
+constexpr std::size_t kPointsInAll = 16000;  // keeps the page small, however many runs
 
 struct Run {
   std::string cell, seed, arm, name;
@@ -65,20 +65,20 @@ struct Curves {
   std::map<std::string, Extent> tokens;
   Extent gap_range;
   std::size_t runs = 0, window = 1, broken_lines = 0, shared = 0;
-  std::vector<std::string> without;      // runs whose curve is not there
+  std::vector<std::string> without;  // runs whose curve is not there
 };
 
 void add_run(const Run& run, const Curve& curve, Curves& all) {
   const double last = curve.points.back().tokens;
   Extent& range = all.ranges[run.cell];
   for (const Curve::Point& point : curve.points) {
-    all.curves.add({text_cell(run.cell), text_cell(run.seed), text_cell(run.arm), text_cell(run.name),
-                    text_cell(run.branch ? "decay branch" : "stable"),
+    all.curves.add({text_cell(run.cell), text_cell(run.seed), arm_cell(run.arm),
+                    text_cell(run.name), text_cell(run.branch ? "decay branch" : "stable"),
                     number_cell(point.tokens, whole(point.tokens)),
                     number_cell(std::round(point.loss * 1e4) / 1e4, fixed(point.loss, 4)),
                     number_cell(std::round(point.smoothed * 1e4) / 1e4, fixed(point.smoothed, 4))});
     all.tokens[run.cell].add(point.tokens);
-    if (run.branch || point.tokens >= 0.04 * last) range.add(point.smoothed);
+    if (run.branch || point.tokens >= 0.12 * last) range.add(point.smoothed);
   }
 }
 
@@ -89,11 +89,12 @@ void add_gap(const Run& run, const Curve& baseline, const Curve& smelt, Curves& 
   bool any = false;
   for (const Curve::Point& point : smelt.points) {
     const auto found = by_tokens.find(point.tokens);
-    if (found == by_tokens.end()) continue;
+    if (found == by_tokens.end() || !point.full) continue;
     const double gap = found->second - point.smoothed;
-    all.gaps.add({text_cell(run.cell), text_cell(run.seed), number_cell(point.tokens, whole(point.tokens)),
+    all.gaps.add({text_cell(run.cell), text_cell(run.seed),
+                  number_cell(point.tokens, whole(point.tokens)),
                   number_cell(std::round(gap * 1e5) / 1e5, with_sign(gap, 4))});
-    if (point.tokens >= 0.04 * smelt.points.back().tokens) all.gap_range.add(gap);
+    if (point.tokens >= 0.05 * smelt.points.back().tokens) all.gap_range.add(gap);
     any = true;
   }
   all.shared += any ? 1 : 0;
@@ -102,8 +103,8 @@ void add_gap(const Run& run, const Curve& baseline, const Curve& smelt, Curves& 
 Curves read_curves(const Study& study) {
   Curves all;
   const std::vector<Run> runs = runs_of(study);
-  const std::size_t most =
-      std::clamp<std::size_t>(kPointsInAll / std::max<std::size_t>(runs.size(), 1), 50, kPointsPerRun);
+  const std::size_t most = std::clamp<std::size_t>(
+      kPointsInAll / std::max<std::size_t>(runs.size(), 1), 50, kPointsPerRun);
   std::map<std::pair<std::string, std::string>, Curve> baselines;
   for (const Run& run : runs) {
     const Curve curve = read_curve(study.folder / "runs" / run.name / "metrics.jsonl", most);
@@ -144,7 +145,8 @@ Json curve_spec(const Curves& all, const std::string& cell) {
     layer["encoding"]["y"]["scale"] = {{"zero", false}, {"nice", false}, {"domain", domain}};
   }
   const Extent& tokens = all.tokens.at(cell);
-  spec["encoding"]["x"]["scale"]["domain"] = Json::array({std::max(*tokens.low, *tokens.high * 0.02), *tokens.high});
+  spec["encoding"]["x"]["scale"]["domain"] =
+      Json::array({std::max(*tokens.low, *tokens.high * 0.05), *tokens.high});
   return spec;
 }
 
@@ -161,7 +163,7 @@ Json gap_spec(const Curves& all, const std::string& cell) {
   spec["layer"][1]["data"] = rows_of("curve-gaps", {{"cell", cell}});
   const Extent& tokens = all.tokens.at(cell);
   spec["layer"][1]["encoding"]["x"]["scale"]["domain"] =
-      Json::array({std::max(*tokens.low, *tokens.high * 0.02), *tokens.high});
+      Json::array({std::max(*tokens.low, *tokens.high * 0.05), *tokens.high});
   Extent range = all.gap_range;
   range.add(0.0);
   spec["layer"][1]["encoding"]["y"]["scale"]["domain"] = range.domain();
@@ -179,8 +181,9 @@ std::string gap_words(const DataTable& gaps) {
     above += std::stod(row[3].csv) > 0 ? 1 : 0;
   }
   if (n == 0) return "";
-  return fmt::format(" In the second half of the tokens SMELT is the lower one at {:.0f} % of the points drawn.",
-                     100.0 * static_cast<double>(above) / static_cast<double>(n));
+  return fmt::format(
+      " In the second half of the tokens SMELT is the lower one at {:.0f} % of the points drawn.",
+      100.0 * static_cast<double>(above) / static_cast<double>(n));
 }
 
 void add_curve_figures(const Study& study, Curves all, Page& page) {
@@ -193,25 +196,36 @@ void add_curve_figures(const Study& study, Curves all, Page& page) {
     if (paired) differences.push_back({cell, gap_spec(all, cell)});
   }
   const std::size_t seeds = study.seeds().size();
-  page.figure({"curves", "Training loss of Baseline and SMELT over tokens", 
-               {{Mark::kLine, "baseline", "Baseline"}, {Mark::kLine, "smelt", "SMELT"},
+  page.figure({"curves",
+               "Training loss of Baseline and SMELT over tokens",
+               {{Mark::kLine, "baseline", "Baseline"},
+                {Mark::kLine, "smelt", "SMELT"},
                 {Mark::kFaint, "muted", "single steps"}},
                std::move(losses),
-               fmt::format("Training loss of {} ({}; one line per seed and arm, decay branches included): running mean over "
-                           "up to {} (a fortieth of the run), single steps faint. The start of training lies above the panels.",
-                           count_of(all.runs, "run"), count_of(seeds, "seed"), count_of(all.window, "step")),
+               fmt::format("Training loss of {} ({}; one line per seed and arm, decay branches "
+                           "included): running mean over "
+                           "up to {} (a fortieth of the run), single steps faint. The start of "
+                           "training lies above the panels.",
+                           count_of(all.runs, "run"), count_of(seeds, "seed"),
+                           count_of(all.window, "step")),
                {std::move(all.curves)}});
   if (differences.empty()) return;
   const std::string said = gap_words(all.gaps);
-  page.figure({"curve-gaps", "Running difference of the training losses of each pair", 
-               {{Mark::kLine, "smelt", "Baseline minus SMELT, one line per seed"}}, std::move(differences),
-               fmt::format("The running means of {} subtracted at equal tokens: both arms read the same tokens at every step, so most "
-                           "of the noise of the curves cancels. Above zero SMELT is better.{}",
-                           count_of(all.shared, "pair"), said),
-               {std::move(all.gaps)}});
+  page.figure(
+      {"curve-gaps",
+       "Running difference of the training losses of each pair",
+       {{Mark::kLine, "smelt", "Baseline minus SMELT, one line per seed"}},
+       std::move(differences),
+       fmt::format(
+           "The running means of {} subtracted at equal tokens, where both windows are whole; arms "
+           "that read the same "
+           "tokens share much of their noise, and it cancels. Above zero SMELT is better.{}",
+           count_of(all.shared, "pair"), said),
+       {std::move(all.gaps)}});
 }
 
-// ---- learning rates ---------------------------------------------------------------------------------
+// ---- learning rates
+// ---------------------------------------------------------------------------------
 
 DataTable trial_table(const Json& trials) {
   DataTable table{"rates",
@@ -226,7 +240,7 @@ DataTable trial_table(const Json& trials) {
   for (const Json& trial : trials) {
     const auto loss = number(get(trial, "loss"));
     const auto tokens = number(get(trial, "tokens"));
-    table.add({text_cell(text(get(trial, "cell"))), text_cell(text(get(trial, "arch"))),
+    table.add({text_cell(text(get(trial, "cell"))), arm_cell(text(get(trial, "arch"))),
                number_cell(number(get(trial, "lr"))), text_cell(text(get(trial, "seed"))),
                number_cell(tokens, whole(tokens)), number_cell(loss, fixed(loss, 4))});
   }
@@ -243,14 +257,14 @@ DataTable chosen_table(const Json& chosen) {
                    {"at_edge", "at the edge of what was tried"}},
                   {}};
   for (const Json& choice : chosen) {
-    table.add({text_cell(text(get(choice, "cell"))), text_cell(text(get(choice, "arch"))),
+    table.add({text_cell(text(get(choice, "cell"))), arm_cell(text(get(choice, "arch"))),
                number_cell(number(get(choice, "lr"))), text_cell(text(get(choice, "how"))),
                text_cell(truth(get(choice, "at_edge")) ? "yes" : "no")});
   }
   return table;
 }
 
-Json rate_spec(const std::string& cell) {
+Json rate_spec(const std::string& cell, const Json& trials) {
   Json spec = vega(R"({"height": 190, "layer": [
       {"mark": {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 1.4},
        "encoding": {"x": {"field": "lr", "type": "quantitative"}}},
@@ -262,9 +276,24 @@ Json rate_spec(const std::string& cell) {
     "encoding": {"x": {"field": "lr", "type": "quantitative", "title": "learning rate",
       "scale": {"type": "log", "nice": false, "padding": 14}, "axis": {"format": "~g", "tickCount": 5, "grid": false}}}})");
   spec["data"] = rows_of("rates", {{"cell", cell}});
+  std::set<double> tried;
+  for (const Json& trial : trials) {
+    const auto rate = number(get(trial, "lr"));
+    if (rate && text(get(trial, "cell")) == cell) tried.insert(*rate);
+  }
+  spec["encoding"]["x"]["axis"]["values"] = tried;
   spec["encoding"]["color"] = arm_colour();
   spec["layer"][0]["data"] = rows_of("rates-chosen", {{"cell", cell}});
   return spec;
+}
+
+std::string seed_words(const Study& study, const std::set<std::string>& trial_seeds) {
+  const std::vector<std::string> endpoint_seeds = study.seeds();
+  const bool shared =
+      std::any_of(endpoint_seeds.begin(), endpoint_seeds.end(),
+                  [&](const std::string& seed) { return trial_seeds.count(seed) > 0; });
+  return shared ? "The trials share a seed with the endpoints, which favours the rate taken."
+                : "No trial has a seed that the endpoints use.";
 }
 
 }  // namespace
@@ -279,8 +308,8 @@ void add_curves(const Study& study, Page& page) {
   const std::vector<std::string> without = all.without;
   add_curve_figures(study, std::move(all), page);
   if (broken > 0) {
-    page.warning(fmt::format("{} of metrics.jsonl could not be read and {} not drawn.", count_of(broken, "line"),
-                             broken == 1 ? "is" : "are"));
+    page.warning(fmt::format("{} of metrics.jsonl could not be read and {} not drawn.",
+                             count_of(broken, "line"), broken == 1 ? "is" : "are"));
   }
   if (!without.empty()) page.absent("Without a curve: " + join_words(without) + ".");
 }
@@ -296,12 +325,15 @@ void add_rates(const Study& study, Page& page) {
   for (const std::string& line : words(get(rates, "words"))) page.paragraph(line);
   for (const Json& choice : chosen) {
     if (!truth(get(choice, "at_edge"))) continue;
-    page.warning(fmt::format("The best rate of {} in cell {} ({}) lies at the edge of what was tried: a better one may lie beyond.",
-                             arm_name(text(get(choice, "arch"))), text(get(choice, "cell")),
-                             compact(number(get(choice, "lr")))));
+    page.warning(
+        fmt::format("The best rate of {} in cell {} ({}) lies at the edge of what was tried: a "
+                    "better one may lie beyond.",
+                    arm_name(text(get(choice, "arch"))), text(get(choice, "cell")),
+                    compact(number(get(choice, "lr")))));
   }
   if (trials.empty()) {
-    page.absent("No trial runs: the rates were " + (text(get(rates, "how")).empty() ? "given" : text(get(rates, "how"))) + ".");
+    page.absent("No trial runs: the rates were " +
+                (text(get(rates, "how")).empty() ? "given" : text(get(rates, "how"))) + ".");
     return page.table(chosen_table(chosen), true);
   }
   DataTable table = trial_table(trials);
@@ -316,21 +348,23 @@ void add_rates(const Study& study, Page& page) {
     different.insert(get(trial, "lr").dump());
   }
   std::vector<Panel> panels;
-  for (const std::string& cell : cells) panels.push_back({cell, rate_spec(cell)});
+  for (const std::string& cell : cells) panels.push_back({cell, rate_spec(cell, trials)});
   std::vector<DataTable> tables;
   tables.push_back(std::move(table));
   tables.push_back(chosen_table(chosen));
-  page.figure({"rates", "Validation loss against learning rate, per arm",
-               {{Mark::kDot, "baseline", "Baseline"},
-                {Mark::kDiamond, "smelt", "SMELT"},
-                {Mark::kDashed, "muted", "rate taken, in the arm's colour"}},
-               std::move(panels),
-               fmt::format("Validation loss of {} over {}, {} each ({}); lines go through the mean of each rate. The trials' seed and "
-                           "validation documents are not those of the endpoints.",
-                           count_of(trials.size(), "trial"), count_of(different.size(), "rate"),
-                           tokens.high ? si(tokens.high) + " tokens" : "an unknown number of tokens",
-                           count_of(seeds.size(), "seed")),
-               std::move(tables)});
+  page.figure(
+      {"rates",
+       "Validation loss against learning rate, per arm",
+       {{Mark::kDot, "baseline", "Baseline"},
+        {Mark::kDiamond, "smelt", "SMELT"},
+        {Mark::kDashed, "muted", "rate taken, in the arm's colour"}},
+       std::move(panels),
+       fmt::format("Validation loss of {} over {}, {} each ({}); lines go through the mean of each "
+                   "rate. {}",
+                   count_of(trials.size(), "trial"), count_of(different.size(), "rate"),
+                   tokens.high ? si(tokens.high) + " tokens" : "an unknown number of tokens",
+                   count_of(seeds.size(), "seed"), seed_words(study, seeds)),
+       std::move(tables)});
 }
 
 }  // namespace smelt::report

@@ -34,10 +34,11 @@ struct GapTables {
                    {"seeds", "seeds", true},
                    {"within_noise", "within noise"}},
                   {}};
-  DataTable seeds{"gap-seeds",
-                  "Loss gap of each seed",
-                  {{"cell", "cell"}, {"horizon", "horizon"}, {"seed", "seed"}, {"gap", "gap (nats)", true}},
-                  {}};
+  DataTable seeds{
+      "gap-seeds",
+      "Loss gap of each seed",
+      {{"cell", "cell"}, {"horizon", "horizon"}, {"seed", "seed"}, {"gap", "gap (nats)", true}},
+      {}};
   std::vector<std::string> horizons;
   Extent range;
   std::size_t better = 0, decided = 0, fewest_seeds = 0, most_seeds = 0;
@@ -62,15 +63,16 @@ GapTables gap_tables(const Json& gaps) {
     const double count = static_cast<double>(seeds.size());
     const Json& noise = get(entry, "within_noise");
     all.means.add({text_cell(cell), text_cell(horizon(tokens)), number_cell(tokens, whole(tokens)),
-                   number_cell(compute), number_cell(gap, with_sign(gap, 4)), number_cell(error, fixed(error, 4)),
-                   number_cell(low, with_sign(low, 4)), number_cell(high, with_sign(high, 4)),
-                   number_cell(count), text_cell(noise.is_boolean() ? (truth(noise) ? "yes" : "no") : "")});
+                   number_cell(compute), number_cell(gap, with_sign(gap, 4)),
+                   number_cell(error, fixed(error, 4)), number_cell(low, with_sign(low, 4)),
+                   number_cell(high, with_sign(high, 4)), number_cell(count),
+                   text_cell(noise.is_boolean() ? (truth(noise) ? "yes" : "no") : "")});
     horizons.insert({tokens.value_or(0), horizon(tokens)});
     for (const auto& value : {gap, low, high}) all.range.add(value);
     for (const Json& seed : seeds) {
       const auto value = number(get(seed, "gap"));
-      all.seeds.add({text_cell(cell), text_cell(horizon(tokens)), text_cell(text(get(seed, "seed"))),
-                     number_cell(value, with_sign(value, 4))});
+      all.seeds.add({text_cell(cell), text_cell(horizon(tokens)),
+                     text_cell(text(get(seed, "seed"))), number_cell(value, with_sign(value, 4))});
       all.range.add(value);
     }
     all.better += gap && *gap > 0 ? 1 : 0;
@@ -78,14 +80,16 @@ GapTables gap_tables(const Json& gaps) {
     all.intervals = all.intervals || range;
     all.level = number(get(entry, "level")).value_or(all.level);
     all.most_seeds = std::max(all.most_seeds, seeds.size());
-    all.fewest_seeds = all.means.rows.size() == 1 ? seeds.size() : std::min(all.fewest_seeds, seeds.size());
+    all.fewest_seeds =
+        all.means.rows.size() == 1 ? seeds.size() : std::min(all.fewest_seeds, seeds.size());
   }
   for (const auto& [tokens, name] : horizons) add_new(all.horizons, name);
   return all;
 }
 
 std::string seeds_words(std::size_t fewest, std::size_t most) {
-  return fewest == most ? "n = " + count_of(most, "seed") : fmt::format("n = {} to {} seeds", fewest, most);
+  return fewest == most ? "n = " + count_of(most, "seed")
+                        : fmt::format("n = {} to {} seeds", fewest, most);
 }
 
 }  // namespace
@@ -102,23 +106,28 @@ void add_gaps(const Study& study, Page& page) {
       if (row[0].csv == cell) add_new(order, row[1].csv);
     }
     if (order.empty()) continue;
-    panels.push_back({cell, forest_spec({.means = "gaps",
-                                         .seeds = "gap-seeds",
-                                         .y = "horizon",
-                                         .y_title = "",
-                                         .order = all.horizons,
-                                         .where = {{"cell", cell}},
-                                         .interval = all.intervals,
-                                         .domain = all.range.domain(),
-                                         .tooltip = tooltip(all.means, {"horizon", "gap", "standard_error", "low",
-                                                                        "high", "seeds"})})});
+    panels.push_back(
+        {cell, forest_spec({.means = "gaps",
+                            .seeds = "gap-seeds",
+                            .y = "horizon",
+                            .y_title = "",
+                            .order = all.horizons,
+                            .where = {{"cell", cell}},
+                            .interval = all.intervals,
+                            .domain = all.range.domain(),
+                            .tooltip = tooltip(all.means, {"horizon", "gap", "standard_error",
+                                                           "low", "high", "seeds"})})});
   }
-  const std::string bars = all.intervals
-                               ? fmt::format("lines are {:.0f} % intervals of the mean (Student t over seeds)", 100 * all.level)
-                               : std::string("one seed gives no interval");
-  page.figure({"gap", "Loss gap per cell and horizon with seeds and intervals", forest_key(all.intervals),
+  const std::string bars =
+      all.intervals ? fmt::format("lines are {:.0f} % intervals of the mean (Student t over seeds)",
+                                  100 * all.level)
+                    : std::string("one seed gives no interval");
+  page.figure({"gap",
+               "Loss gap per cell and horizon with seeds and intervals",
+               forest_key(all.intervals),
                std::move(panels),
-               fmt::format("Validation loss of the Baseline minus SMELT's. SMELT is better in {} of {} (cell, horizon), beyond the noise of "
+               fmt::format("Validation loss of the Baseline minus SMELT's. SMELT is better in {} "
+                           "of {} (cell, horizon), beyond the noise of "
                            "the seeds in {}. {}; {}.",
                            all.better, all.means.rows.size(), all.decided,
                            seeds_words(all.fewest_seeds, all.most_seeds), bars),
@@ -141,7 +150,11 @@ void add_domains(const Study& study, Page& page) {
                   {}};
   DataTable seeds{"domain-seeds",
                   "Gap per domain and seed",
-                  {{"cell", "cell"}, {"domain", "domain"}, {"seed", "seed"}, {"gap", "gap (nats)", true}, {"drawn", "drawn"}},
+                  {{"cell", "cell"},
+                   {"domain", "domain"},
+                   {"seed", "seed"},
+                   {"gap", "gap (nats)", true},
+                   {"drawn", "drawn"}},
                   {}};
   std::vector<std::string> domains, cells;
   Extent range, best;
@@ -155,8 +168,9 @@ void add_domains(const Study& study, Page& page) {
     const bool longest = tokens == study.longest("domains", cell);
     const std::string shown = longest ? "yes" : "no";
     const auto baseline = number(get(entry, "baseline")), smelt = number(get(entry, "smelt"));
-    means.add({text_cell(cell), text_cell(horizon(tokens)), text_cell(domain), number_cell(baseline, fixed(baseline, 4)),
-               number_cell(smelt, fixed(smelt, 4)), number_cell(gap, with_sign(gap, 4)), text_cell(shown)});
+    means.add({text_cell(cell), text_cell(horizon(tokens)), text_cell(domain),
+               number_cell(baseline, fixed(baseline, 4)), number_cell(smelt, fixed(smelt, 4)),
+               number_cell(gap, with_sign(gap, 4)), text_cell(shown)});
     for (const Json& seed : list(entry, {"per_seed"})) {
       const auto value = number(get(seed, "gap"));
       seeds.add({text_cell(cell), text_cell(domain), text_cell(text(get(seed, "seed"))),
@@ -169,31 +183,34 @@ void add_domains(const Study& study, Page& page) {
     range.add(gap);
     ++drawn;
     better += *gap > 0 ? 1 : 0;
-    if (!best.high || *gap > *best.high) best_words = fmt::format("{} in cell {} ({})", domain, cell, with_sign(gap, 4));
+    if (!best.high || *gap > *best.high)
+      best_words = fmt::format("{} in cell {} ({})", domain, cell, with_sign(gap, 4));
     best.add(gap);
   }
   std::vector<Panel> panels;
   for (const std::string& cell : cells) {
-    panels.push_back({cell, forest_spec({.means = "domains",
-                                         .seeds = seeds.rows.empty() ? "" : "domain-seeds",
-                                         .y = "domain",
-                                         .y_title = "",
-                                         .order = domains,
-                                         .where = {{"cell", cell}, {"drawn", "yes"}},
-                                         .interval = false,
-                                         .domain = range.domain(),
-                                         .tooltip = tooltip(means, {"domain", "baseline", "smelt", "gap"})})});
+    panels.push_back(
+        {cell, forest_spec({.means = "domains",
+                            .seeds = seeds.rows.empty() ? "" : "domain-seeds",
+                            .y = "domain",
+                            .y_title = "",
+                            .order = domains,
+                            .where = {{"cell", cell}, {"drawn", "yes"}},
+                            .interval = false,
+                            .domain = range.domain(),
+                            .tooltip = tooltip(means, {"domain", "baseline", "smelt", "gap"})})});
   }
   std::string caption = fmt::format(
-      "Gap per domain at each cell's longest horizon, mean of {}; SMELT is better in {} of {} (cell, domain).",
+      "Gap per domain at each cell's longest horizon, mean of {}; SMELT is better in {} of {} "
+      "(cell, domain).",
       count_of(study.seeds().size(), "seed"), better, drawn);
   if (!best_words.empty()) caption += " It is largest for " + best_words + ".";
-  caption += " Small dots are the seeds; there are no error bars.";
+  caption += " Open circles are the seeds; there are no error bars.";
   std::vector<DataTable> tables;
   tables.push_back(std::move(means));
   if (!seeds.rows.empty()) tables.push_back(std::move(seeds));
-  page.figure({"domains", "Loss gap per domain with seeds", forest_key(false), std::move(panels), caption,
-               std::move(tables)});
+  page.figure({"domains", "Loss gap per domain with seeds", forest_key(false), std::move(panels),
+               caption, std::move(tables)});
 }
 
 void add_lengths(const Study& study, Page& page) {
@@ -223,13 +240,14 @@ void add_lengths(const Study& study, Page& page) {
     const auto tokens = number(get(entry, "tokens"));
     const auto gap = number(get(entry, "gap"));
     const bool longest = tokens == study.longest("lengths", cell);
-    const auto documents = number(get(entry, "documents")), scored = number(get(entry, "scored_tokens"));
+    const auto documents = number(get(entry, "documents")),
+               scored = number(get(entry, "scored_tokens"));
     const auto baseline = number(get(entry, "baseline")), smelt = number(get(entry, "smelt"));
     table.add({text_cell(cell), text_cell(horizon(tokens)), text_cell(bucket),
-               text_cell(truth(get(entry, "cut")) ? "cut" : "whole"), number_cell(documents, whole(documents)),
-               number_cell(scored, whole(scored)), number_cell(baseline, fixed(baseline, 4)),
-               number_cell(smelt, fixed(smelt, 4)), number_cell(gap, with_sign(gap, 4)),
-               text_cell(longest ? "yes" : "no")});
+               text_cell(truth(get(entry, "cut")) ? "cut" : "whole"),
+               number_cell(documents, whole(documents)), number_cell(scored, whole(scored)),
+               number_cell(baseline, fixed(baseline, 4)), number_cell(smelt, fixed(smelt, 4)),
+               number_cell(gap, with_sign(gap, 4)), text_cell(longest ? "yes" : "no")});
     // A bucket without an upper end comes last.
     buckets.insert({number(get(entry, "max_tokens")).value_or(1e18), bucket});
     add_new(cells, cell);
@@ -243,7 +261,7 @@ void add_lengths(const Study& study, Page& page) {
   for (const std::string& cell : cells) {
     Json spec = vega(R"({"height": 190, "encoding": {
         "x": {"field": "bucket", "type": "nominal", "title": "document length, tokens",
-              "axis": {"labelAngle": -40, "grid": false}},
+              "axis": {"labelAngle": -40, "labelOverlap": false, "grid": false}},
         "y": {"field": "gap", "type": "quantitative", "title": "gap, nats", "axis": {"tickCount": 5}}},
       "layer": [
         {"mark": {"type": "rule", "color": "@muted"}, "data": {"values": [{"gap": 0}]},
@@ -260,13 +278,20 @@ void add_lengths(const Study& study, Page& page) {
     panels.push_back({cell, std::move(spec)});
   }
   std::string caption = fmt::format(
-      "Gap by length of the validation document at each cell's longest horizon, mean of {}; token-weighted within a "
+      "Gap by length of the validation document at each cell's longest horizon, mean of {}; "
+      "token-weighted within a "
       "length, no error bars.",
       count_of(study.seeds().size(), "seed"));
-  if (any_cut) caption += " Open circles: documents longer than the training window, scored in pieces of it.";
+  if (any_cut)
+    caption += " Open circles: documents longer than the training window, scored in pieces of it.";
   std::vector<KeyEntry> key = {{Mark::kDot, "smelt", "whole documents"}};
   if (any_cut) key.push_back({Mark::kRing, "smelt", "cut to the window"});
-  page.figure({"lengths", "Loss gap per document length", key, std::move(panels), caption, {std::move(table)}});
+  page.figure({"lengths",
+               "Loss gap per document length",
+               key,
+               std::move(panels),
+               caption,
+               {std::move(table)}});
 }
 
 }  // namespace smelt::report

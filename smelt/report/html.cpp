@@ -35,12 +35,23 @@ std::string escape(std::string_view text) {
   out.reserve(text.size());
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\'': out += "&#39;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -106,7 +117,9 @@ std::string whole(std::optional<double> value) {
   return value ? true_minus(with_commas(*value)) : kNothing;
 }
 
-std::string si(std::optional<double> value) { return value ? true_minus(with_si(*value)) : kNothing; }
+std::string si(std::optional<double> value) {
+  return value ? true_minus(with_si(*value)) : kNothing;
+}
 
 std::string count_of(std::size_t n, std::string_view noun) {
   return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");

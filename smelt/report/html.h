@@ -1,4 +1,5 @@
-// HTML out of data: everything that is not written in this folder's sources passes through `escape`.
+// HTML out of data: everything that is not written in this folder's sources passes through
+// `escape`.
 //
 //   html += "<p>" + escape(cell_name) + "</p>";
 #pragma once

@@ -1,5 +1,5 @@
-// Endpoints, the fitted surfaces and frontiers of both arms where the grid identifies them, and the compute
-// SMELT saves (paper section 6).
+// Endpoints, the fitted surfaces and frontiers of both arms where the grid identifies them, and the
+// compute SMELT saves (paper section 6).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ Laws read_laws(const Study& study) {
   if (!truth(get(json, "identifiable"))) return laws;
   try {
     for (const char* arm : kArms) {
-      laws.by_arm[arm] = law::law_from_json(get(json, arm), std::string("study.json, law of ") + arm);
+      laws.by_arm[arm] =
+          law::law_from_json(get(json, arm), std::string("study.json, law of ") + arm);
     }
   } catch (const std::exception& problem) {
     laws.by_arm.clear();
@@ -50,13 +51,19 @@ std::vector<Endpoint> endpoints_of(const Study& study) {
   std::map<std::pair<std::string, std::string>, std::optional<double>> parameters;
   for (const Json& cell : list(study.json, {"cells"})) {
     for (const char* arm : kArms) {
-      parameters[{text(get(cell, "cell")), arm}] = number(get(cell, {"budgets", arm, "parameters", "total"}));
+      parameters[{text(get(cell, "cell")), arm}] =
+          number(get(cell, {"budgets", arm, "parameters", "total"}));
     }
   }
   std::vector<Endpoint> all;
   for (const Json& row : list(study.json, {"endpoints"})) {
-    Endpoint point{text(get(row, "arch")), text(get(row, "cell")), number(get(row, "flops_per_token")),
-                   number(get(row, "sparsity")), number(get(row, "tokens")), number(get(row, "loss")), {}};
+    Endpoint point{text(get(row, "arch")),
+                   text(get(row, "cell")),
+                   number(get(row, "flops_per_token")),
+                   number(get(row, "sparsity")),
+                   number(get(row, "tokens")),
+                   number(get(row, "loss")),
+                   {}};
     point.parameters = parameters[{point.cell, point.arm}];
     all.push_back(std::move(point));
   }
@@ -72,7 +79,8 @@ std::optional<double> fitted(const Laws& laws, const Endpoint& at, double tokens
   return std::isfinite(loss) ? std::optional(loss) : std::nullopt;
 }
 
-DataTable endpoint_table(const Study& study, const std::vector<Endpoint>& points, const Laws& laws) {
+DataTable endpoint_table(const Study& study, const std::vector<Endpoint>& points,
+                         const Laws& laws) {
   DataTable table{"endpoints",
                   "Endpoints",
                   {{"arch", "arm"},
@@ -89,11 +97,13 @@ DataTable endpoint_table(const Study& study, const std::vector<Endpoint>& points
   const Json& rows = list(study.json, {"endpoints"});
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const Endpoint& point = points[i];
-    const auto compute = point.flops && point.tokens ? std::optional(*point.flops * *point.tokens) : std::nullopt;
+    const auto compute =
+        point.flops && point.tokens ? std::optional(*point.flops * *point.tokens) : std::nullopt;
     const auto law = fitted(laws, point, point.tokens.value_or(0));
-    table.add({text_cell(point.arm), text_cell(point.cell), text_cell(text(get(rows[i], "seed"))),
-               number_cell(point.sparsity), number_cell(point.flops), number_cell(point.tokens, whole(point.tokens)),
-               number_cell(compute), number_cell(number(get(rows[i], "lr"))),
+    table.add({arm_cell(point.arm), text_cell(point.cell), text_cell(text(get(rows[i], "seed"))),
+               number_cell(point.sparsity), number_cell(point.flops),
+               number_cell(point.tokens, whole(point.tokens)), number_cell(compute),
+               number_cell(number(get(rows[i], "lr"))),
                number_cell(point.loss, fixed(point.loss, 4)), number_cell(law, fixed(law, 4))});
   }
   return table;
@@ -102,7 +112,10 @@ DataTable endpoint_table(const Study& study, const std::vector<Endpoint>& points
 DataTable surface_table(const std::vector<Endpoint>& points, const Laws& laws) {
   DataTable table{"surfaces",
                   "Fitted loss over tokens",
-                  {{"arch", "arm"}, {"cell", "cell"}, {"tokens", "tokens", true}, {"loss", "fitted loss (nats)", true}},
+                  {{"arch", "arm"},
+                   {"cell", "cell"},
+                   {"tokens", "tokens", true},
+                   {"loss", "fitted loss (nats)", true}},
                   {}};
   std::map<std::string, Extent> tokens;
   for (const Endpoint& point : points) tokens[point.cell].add(point.tokens);
@@ -113,13 +126,17 @@ DataTable surface_table(const std::vector<Endpoint>& points, const Laws& laws) {
     for (int i = 0; i < kCurvePoints; ++i) {
       const double at = *range.low * std::pow(*range.high / *range.low, i / (kCurvePoints - 1.0));
       const auto loss = fitted(laws, point, at);
-      if (loss) table.add({text_cell(point.arm), text_cell(point.cell), number_cell(at, whole(at)), number_cell(loss, fixed(loss, 4))});
+      if (loss)
+        table.add({arm_cell(point.arm), text_cell(point.cell), number_cell(at, whole(at)),
+                   number_cell(loss, fixed(loss, 4))});
     }
   }
   return table;
 }
 
-std::string sparsity_name(double sparsity) { return fmt::format("S = {:.3g}", sparsity); }
+std::string sparsity_name(double sparsity) {
+  return fmt::format("S = {:.3g}", sparsity);
+}
 
 DataTable frontier_table(const std::vector<Endpoint>& points, const Laws& laws) {
   DataTable table{"frontier",
@@ -141,12 +158,15 @@ DataTable frontier_table(const std::vector<Endpoint>& points, const Laws& laws) 
   }
   for (const auto& [name, entry] : by_sparsity) {
     for (const auto& [arm, law] : laws.by_arm) {
-      if (!law::has_frontier(law, entry.first) || !entry.second.low || *entry.second.low <= 0) continue;
+      if (!law::has_frontier(law, entry.first) || !entry.second.low || *entry.second.low <= 0)
+        continue;
       for (int i = 0; i < kCurvePoints; ++i) {
-        const double compute = *entry.second.low * std::pow(*entry.second.high / *entry.second.low, i / (kCurvePoints - 1.0));
+        const double compute = *entry.second.low * std::pow(*entry.second.high / *entry.second.low,
+                                                            i / (kCurvePoints - 1.0));
         const law::Frontier best = law::frontier(law, compute, entry.first);
-        table.add({text_cell(arm), text_cell(name), number_cell(compute), number_cell(best.loss, fixed(best.loss, 4)),
-                   number_cell(best.flops_per_token), number_cell(best.tokens), number_cell(best.tokens_per_parameter)});
+        table.add({arm_cell(arm), text_cell(name), number_cell(compute),
+                   number_cell(best.loss, fixed(best.loss, 4)), number_cell(best.flops_per_token),
+                   number_cell(best.tokens), number_cell(best.tokens_per_parameter)});
       }
     }
   }
@@ -168,7 +188,7 @@ DataTable coefficient_table(const Study& study, const Laws& laws) {
     for (std::size_t i = 0; i < law.coefficients.size(); ++i) {
       const std::string& name = law.form->coefficients[i];
       const auto range = interval(get(fit, {"intervals", name.c_str()}));
-      table.add({text_cell(arm), text_cell(name), number_cell(law.coefficients[i]),
+      table.add({arm_cell(arm), text_cell(name), number_cell(law.coefficients[i]),
                  number_cell(range ? std::optional(range->low) : std::nullopt),
                  number_cell(range ? std::optional(range->high) : std::nullopt),
                  number_cell(number(get(fit, {"standard_errors", name.c_str()})))});
@@ -178,8 +198,8 @@ DataTable coefficient_table(const Study& study, const Laws& laws) {
 }
 
 /// Points of both arms, and the line of `curves` when there is one.
-Json loss_spec(const std::string& x, const std::string& x_title, const Json& points, const Json& curves,
-               const Json& tips) {
+Json loss_spec(const std::string& x, const std::string& x_title, const Json& points,
+               const Json& curves, const Json& tips) {
   Json spec = vega(R"({"height": 200, "encoding": {
       "x": {"type": "quantitative", "scale": {"type": "log", "nice": false, "padding": 12},
             "axis": {"tickCount": 4, "grid": false}},
@@ -203,15 +223,17 @@ Json loss_spec(const std::string& x, const std::string& x_title, const Json& poi
 }
 
 std::vector<KeyEntry> loss_key(const std::string& line) {
-  std::vector<KeyEntry> key = {{Mark::kDot, "baseline", "Baseline"}, {Mark::kDiamond, "smelt", "SMELT"}};
+  std::vector<KeyEntry> key = {{Mark::kDot, "baseline", "Baseline"},
+                               {Mark::kDiamond, "smelt", "SMELT"}};
   if (!line.empty()) key.push_back({Mark::kLine, "muted", line});
   return key;
 }
 
-void add_law_figures(const Study& study, const std::vector<Endpoint>& points, const Laws& laws, Page& page) {
+void add_law_figures(const Study& study, const std::vector<Endpoint>& points, const Laws& laws,
+                     Page& page) {
   const Json& first = get(study.json, {"law", "baseline"});
-  page.paragraph(fmt::format("Both arms are fitted apart with L = {} (form {}).", text(get(first, "equation")),
-                             text(get(first, "form"))));
+  page.paragraph(fmt::format("Both arms are fitted apart with {} (form {}).",
+                             text(get(first, "equation")), text(get(first, "form"))));
   page.table(coefficient_table(study, laws), true);
   DataTable frontier = frontier_table(points, laws);
   if (frontier.rows.empty()) return;
@@ -219,21 +241,31 @@ void add_law_figures(const Study& study, const std::vector<Endpoint>& points, co
   for (const auto& row : frontier.rows) names.insert(row[1].csv);
   std::vector<Panel> panels;
   for (const std::string& name : names) {
-    panels.push_back({name, loss_spec("compute", "compute, FLOPs", rows_of("frontier-points", {{"sparsity", name}}),
+    panels.push_back({name, loss_spec("compute", "compute, FLOPs",
+                                      rows_of("frontier-points", {{"sparsity", name}}),
                                       rows_of("frontier", {{"sparsity", name}}), Json::array())});
   }
   DataTable dots{"frontier-points",
                  "Endpoints by compute",
-                 {{"arch", "arm"}, {"cell", "cell"}, {"sparsity", "sparsity"}, {"compute", "compute (FLOPs)", true}, {"loss", "validation loss (nats)", true}},
+                 {{"arch", "arm"},
+                  {"cell", "cell"},
+                  {"sparsity", "sparsity"},
+                  {"compute", "compute (FLOPs)", true},
+                  {"loss", "validation loss (nats)", true}},
                  {}};
   for (const Endpoint& point : points) {
     if (!point.flops || !point.tokens) continue;
-    dots.add({text_cell(point.arm), text_cell(point.cell), text_cell(sparsity_name(point.sparsity.value_or(0))),
-              number_cell(*point.flops * *point.tokens), number_cell(point.loss, fixed(point.loss, 4))});
+    dots.add({arm_cell(point.arm), text_cell(point.cell),
+              text_cell(sparsity_name(point.sparsity.value_or(0))),
+              number_cell(*point.flops * *point.tokens),
+              number_cell(point.loss, fixed(point.loss, 4))});
   }
-  page.figure({"frontier", "Loss against compute with each arm's compute-optimal frontier", loss_key("frontier of the fitted law"),
+  page.figure({"frontier",
+               "Loss against compute with each arm's compute-optimal frontier",
+               loss_key("frontier of the fitted law"),
                std::move(panels),
-               "The lowest loss each arm's law reaches at a given compute, over the range of the endpoints (points: what was "
+               "The lowest loss each arm's law reaches at a given compute, over the range of the "
+               "endpoints (points: what was "
                "trained, each at its own F and tokens, so mostly above the frontier).",
                {std::move(frontier), std::move(dots)}});
 }
@@ -254,9 +286,12 @@ void add_endpoints(const Study& study, Page& page) {
   const Json tips = tooltip(table, {"arch", "seed", "tokens", "lr", "loss", "fitted"});
   std::vector<Panel> panels;
   for (const std::string& cell : study.cells()) {
-    if (std::none_of(points.begin(), points.end(), [&](const Endpoint& p) { return p.cell == cell; })) continue;
-    panels.push_back({cell, loss_spec("tokens", "tokens", rows_of("endpoints", {{"cell", cell}}),
-                                      drawn ? rows_of("surfaces", {{"cell", cell}}) : Json(), tips)});
+    if (std::none_of(points.begin(), points.end(),
+                     [&](const Endpoint& p) { return p.cell == cell; }))
+      continue;
+    panels.push_back(
+        {cell, loss_spec("tokens", "tokens", rows_of("endpoints", {{"cell", cell}}),
+                         drawn ? rows_of("surfaces", {{"cell", cell}}) : Json(), tips)});
   }
   std::vector<DataTable> tables;
   double squares = 0;
@@ -269,14 +304,17 @@ void add_endpoints(const Study& study, Page& page) {
   }
   tables.push_back(std::move(table));
   if (drawn) tables.push_back(surface_table(points, laws));
-  std::string caption = fmt::format("Validation loss of {} at the end of training (each seed a point).",
-                                    count_of(points.size(), "endpoint"));
+  std::string caption =
+      fmt::format("Validation loss of {} at the end of training (each seed a point).",
+                  count_of(points.size(), "endpoint"));
   if (n > 0) {
-    caption += fmt::format(" Lines: each arm's fitted law at the cell's F and S; it misses the endpoints by {} nats (root mean square).",
-                           fixed(std::sqrt(squares / static_cast<double>(n)), 4));
+    caption += fmt::format(
+        " Lines: each arm's fitted law at the cell's F and S; it misses the endpoints by {} nats "
+        "(root mean square).",
+        fixed(std::sqrt(squares / static_cast<double>(n)), 4));
   }
-  page.figure({"endpoints", "Validation loss of every endpoint over tokens", loss_key(drawn ? "fitted law" : ""),
-               std::move(panels), caption, std::move(tables)});
+  page.figure({"endpoints", "Validation loss of every endpoint over tokens",
+               loss_key(drawn ? "fitted law" : ""), std::move(panels), caption, std::move(tables)});
   if (drawn) {
     for (const std::string& line : laws.words) page.paragraph(line);
     add_law_figures(study, points, laws, page);
@@ -286,7 +324,8 @@ void add_endpoints(const Study& study, Page& page) {
 void add_gain(const Study& study, Page& page) {
   page.section("gain", "Compute saved (CE Gain)");
   const Json& gain = get(study.json, "gain");
-  const Json& points = list(gain, {"points"}).empty() ? list(gain, {"gain", "points"}) : list(gain, {"points"});
+  const Json& points =
+      list(gain, {"points"}).empty() ? list(gain, {"gain", "points"}) : list(gain, {"points"});
   DataTable table{"gain",
                   "CE Gain",
                   {{"compute", "compute (FLOPs)", true},
@@ -313,9 +352,10 @@ void add_gain(const Study& study, Page& page) {
     const std::string name = sparsity_name(number(get(point, "sparsity")).value_or(0));
     const auto loss_gap = number(get(point, "loss_gap"));
     const bool outside = truth(get(point, "extrapolated"));
-    table.add({number_cell(number(get(point, "compute"))), text_cell(name), number_cell(value, with_sign(value, 1)),
-               number_cell(low, with_sign(low, 1)), number_cell(high, with_sign(high, 1)),
-               number_cell(loss_gap, with_sign(loss_gap, 4)), number_cell(number(get(point, "tpp_reference"))),
+    table.add({number_cell(number(get(point, "compute"))), text_cell(name),
+               number_cell(value, with_sign(value, 1)), number_cell(low, with_sign(low, 1)),
+               number_cell(high, with_sign(high, 1)), number_cell(loss_gap, with_sign(loss_gap, 4)),
+               number_cell(number(get(point, "tpp_reference"))),
                number_cell(number(get(point, "tpp_target"))), text_cell(outside ? "yes" : "no"),
                text_cell(text(get(point, "words")))});
     if (!value) continue;
@@ -350,12 +390,14 @@ void add_gain(const Study& study, Page& page) {
           "fill": {"field": "extrapolated", "type": "nominal", "legend": null,
                    "scale": {"domain": ["no", "yes"], "range": ["@smelt", "@paper"]}}}}]})");
     spec["data"] = rows_of("gain", {{"sparsity", name}});
-    spec["layer"][3]["encoding"]["tooltip"] = tooltip(table, {"compute", "gain", "low", "high", "loss_gap"});
+    spec["layer"][3]["encoding"]["tooltip"] =
+        tooltip(table, {"compute", "gain", "low", "high", "loss_gap"});
     panels.push_back({name, std::move(spec)});
   }
   const auto draws = number(get(gain, "draws")), used = number(get(gain, "draws_used"));
-  std::string caption = "The share of compute SMELT's frontier saves against the Baseline's at equal loss: " +
-                        with_sign(seen.low, 1) + " to " + with_sign(seen.high, 1) + " %.";
+  std::string caption =
+      "The share of compute SMELT's frontier saves against the Baseline's at equal loss: " +
+      with_sign(seen.low, 1) + " to " + with_sign(seen.high, 1) + " %.";
   if (band) {
     caption += " The band is a percentile interval over resampled cells, both arms together";
     if (draws) caption += fmt::format(" ({} draws, {} of them usable)", whole(draws), whole(used));
@@ -367,7 +409,12 @@ void add_gain(const Study& study, Page& page) {
   std::vector<KeyEntry> key = {{Mark::kDot, "smelt", "CE Gain"}};
   if (band) key.push_back({Mark::kBand, "smelt", "interval"});
   for (const std::string& line : reasons) page.paragraph(line);
-  page.figure({"gain", "CE Gain against compute with its interval", key, std::move(panels), caption, {std::move(table)}});
+  page.figure({"gain",
+               "CE Gain against compute with its interval",
+               key,
+               std::move(panels),
+               caption,
+               {std::move(table)}});
 }
 
 }  // namespace smelt::report

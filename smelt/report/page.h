@@ -20,10 +20,10 @@ struct Panel {
   Json spec;  // Vega-Lite; "data": {"table": name, "where": {…}}, colours as "@baseline"
 };
 
-enum class Layout { kGrid, kOne, kWide };
+enum class Layout { kGrid, kOne };
 
 /// An entry of the key above a figure.
-enum class Mark { kDot, kRing, kLine, kDashed, kFaint, kBand, kDiamond };
+enum class Mark { kDot, kSmallDot, kRing, kSmallRing, kLine, kDashed, kFaint, kBand, kDiamond };
 struct KeyEntry {
   Mark mark = Mark::kDot;
   std::string colour;  // a colour of page.css: baseline, smelt, ink, muted
@@ -31,11 +31,11 @@ struct KeyEntry {
 };
 
 struct Figure {
-  std::string name;  // id, and file name of a saved plot
-  std::string summary;               // what the plot shows, for readers who do not see it
+  std::string name;     // id, and file name of a saved plot
+  std::string summary;  // what the plot shows, for readers who do not see it
   std::vector<KeyEntry> key;
   std::vector<Panel> panels;
-  std::string caption;               // text, not HTML
+  std::string caption;  // text, not HTML
   std::vector<DataTable> tables;
   Layout layout = Layout::kGrid;
 };
@@ -43,10 +43,10 @@ struct Figure {
 class Page {
  public:
   void section(std::string_view id, std::string_view title);
-  void heading(std::string_view title);          // h3
-  void paragraph(std::string_view text);         // escaped
-  void warning(std::string_view text);           // escaped
-  void absent(std::string_view text);            // why a section is left out; escaped
+  void heading(std::string_view title);   // h3
+  void paragraph(std::string_view text);  // escaped
+  void warning(std::string_view text);    // escaped
+  void absent(std::string_view text);     // why a section is left out; escaped
   void raw(std::string_view html) { body_ += html; }
   void figure(Figure figure);
   /// A table without a plot, folded away or open.

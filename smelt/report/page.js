@@ -41,9 +41,8 @@
   });
   const specs = JSON.parse(document.getElementById("specs").textContent);
 
-  function colour(name) {
-    return getComputedStyle(root).getPropertyValue("--" + name).trim();
-  }
+  // Plots keep names of colours, so that light, dark and print need no new drawing.
+  const colour = (name) => `var(--${name})`;
 
   // "@baseline" in a spec is the colour --baseline; a data reference is a table's rows.
   function resolve(node) {
@@ -81,17 +80,53 @@
     const spec = resolve(specs[Number(element.dataset.spec)]);
     spec.width = "container";
     spec.autosize = { type: "fit-x", contains: "padding" };
-    if (element.smeltView) element.smeltView.finalize();
-    element.smeltView = await vegaEmbed(element, spec, {
-      mode: "vega-lite", renderer: "svg", ast: true, defaultStyle: false, config: config(),
-      tooltip: { theme: root.dataset.theme },
-      actions: { export: true, source: false, compiled: false, editor: false },
-      i18n: { SVG_ACTION: "SVG", PNG_ACTION: "PNG" }, downloadFileName: element.dataset.name,
+    await vegaEmbed(element, spec, {
+      mode: "vega-lite", renderer: "svg", ast: true, defaultStyle: false, config: config(), actions: false,
     });
+    const links = document.createElement("div");
+    links.className = "save";
+    for (const format of ["SVG", "PNG"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = format;
+      button.setAttribute("aria-label", `Save this plot as ${format}: ${element.dataset.name}`);
+      button.addEventListener("click", () => (format === "SVG" ? saveSvg : savePng)(element));
+      links.append(button);
+    }
+    element.after(links);
+  }
+
+  // The plot with the colours it has now, and paper behind it.
+  function svgText(element) {
+    const svg = element.querySelector("svg").cloneNode(true);
+    const value = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+    svg.style.background = value("--paper");
+    return new XMLSerializer().serializeToString(svg).replace(/var\((--[a-z-]+)\)/g, (_, name) => value(name));
+  }
+
+  function save(url, name) {
+    const link = document.createElement("a");
+    link.href = url;
+    link.download = name;
+    link.click();
+  }
+
+  function saveSvg(element) {
+    save("data:image/svg+xml," + encodeURIComponent(svgText(element)), element.dataset.name + ".svg");
+  }
+
+  function savePng(element) {
+    const { width, height } = element.querySelector("svg").getBoundingClientRect();
+    const image = new Image();
+    image.onload = () => {
+      const canvas = Object.assign(document.createElement("canvas"), { width: 3 * width, height: 3 * height });
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      save(canvas.toDataURL("image/png"), element.dataset.name + ".png");
+    };
+    image.src = "data:image/svg+xml," + encodeURIComponent(svgText(element));
   }
 
   async function drawAll() {
-    root.dataset.theme = dark.matches ? "dark" : "light";
     for (const element of document.querySelectorAll("[data-spec]")) {
       try {
         await draw(element);
@@ -103,7 +138,5 @@
     root.dataset.drawn = "true";
   }
 
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  dark.addEventListener("change", drawAll);
   drawAll();
 })();

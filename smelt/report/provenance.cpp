@@ -1,4 +1,5 @@
-// Where the numbers come from: code, machine, time, data, configuration, and the tokens each pair read.
+// Where the numbers come from: code, machine, time, data, configuration, and the tokens each pair
+// read.
 #include <fmt/format.h>
 
 #include "smelt/core/table.h"
@@ -13,7 +14,9 @@ class Facts {
   void add(const char* name, const std::string& value) {
     if (!value.empty()) html_ += fmt::format("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
   }
-  std::string html() const { return html_.empty() ? "" : "<dl class=\"plain\">" + html_ + "</dl>\n"; }
+  std::string html() const {
+    return html_.empty() ? "" : "<dl class=\"plain\">" + html_ + "</dl>\n";
+  }
 
  private:
   std::string html_;
@@ -27,8 +30,10 @@ std::string seconds_text(const Json& json) {
 std::string machine_text(const Json& machine) {
   std::vector<std::string> parts;
   if (!text(get(machine, "cpu")).empty()) parts.push_back(text(get(machine, "cpu")));
-  if (const auto cores = number(get(machine, "cores"))) parts.push_back(count_of(static_cast<std::size_t>(*cores), "core"));
-  if (const auto memory = number(get(machine, "memory_gib"))) parts.push_back(compact(memory) + " GiB memory");
+  if (const auto cores = number(get(machine, "cores")))
+    parts.push_back(count_of(static_cast<std::size_t>(*cores), "core"));
+  if (const auto memory = number(get(machine, "memory_gib")))
+    parts.push_back(compact(memory) + " GiB memory");
   return join_words(parts);
 }
 
@@ -50,7 +55,8 @@ std::string facts_html(const Json& from) {
   facts.add("took", seconds_text(get(from, "seconds")));
   const Json& stages = get(from, "stage_seconds");
   if (stages.is_object()) {
-    for (const auto& [stage, seconds] : stages.items()) facts.add(("of it: " + stage).c_str(), seconds_text(seconds));
+    for (const auto& [stage, seconds] : stages.items())
+      facts.add(("of it: " + stage).c_str(), seconds_text(seconds));
   }
   std::vector<std::string> seeds;
   for (const Json& seed : list(from, {"seeds"})) seeds.push_back(text(seed));
@@ -63,7 +69,8 @@ std::string facts_html(const Json& from) {
   facts.add("tokens", whole_or_nothing(get(store, "tokens")));
   const Json& pools = get(store, "pools");
   if (pools.is_object()) {
-    for (const auto& [pool, size] : pools.items()) facts.add((pool + " pool").c_str(), whole_or_nothing(size));
+    for (const auto& [pool, size] : pools.items())
+      facts.add((pool + " pool").c_str(), whole_or_nothing(size));
   }
   const auto attended = number(get(store, "mean_attended"));
   facts.add("mean attended positions", attended ? compact(attended) : "");
@@ -84,16 +91,29 @@ DataTable fingerprints(const Json& pairs) {
                    {"gap", "gap (nats)", true}},
                   {}};
   const auto add = [&table](const Json& pair, const Json& entry, const std::string& what) {
-    const std::string a = text(get(entry, {"fingerprint", "baseline"})), b = text(get(entry, {"fingerprint", "smelt"}));
-    const auto baseline = number(get(entry, {"loss", "baseline"})), smelt = number(get(entry, {"loss", "smelt"}));
+    const std::string a = text(get(entry, {"fingerprint", "baseline"})),
+                      b = text(get(entry, {"fingerprint", "smelt"}));
+    const auto baseline = number(get(entry, {"loss", "baseline"})),
+               smelt = number(get(entry, {"loss", "smelt"}));
     const auto gap = baseline && smelt ? std::optional(*baseline - *smelt) : std::nullopt;
-    const Cell equal = a.empty() || b.empty() ? Cell{"", "–"} : a == b ? Cell{"yes", "✓ equal"} : Cell{"no", "✗ differ"};
-    table.add({text_cell(text(get(pair, "cell"))), text_cell(text(get(pair, "seed"))), text_cell(what),
-               {a, a.empty() ? "–" : a.substr(0, 12)}, {b, b.empty() ? "–" : b.substr(0, 12)}, equal,
-               number_cell(baseline, fixed(baseline, 4)), number_cell(smelt, fixed(smelt, 4)), number_cell(gap, with_sign(gap, 4))});
+    const Cell equal = a.empty() || b.empty() ? Cell{"", "–"}
+                       : a == b               ? Cell{"yes", "✓ equal"}
+                                              : Cell{"no", "✗ differ"};
+    table.add({text_cell(text(get(pair, "cell"))),
+               text_cell(text(get(pair, "seed"))),
+               text_cell(what),
+               {a, a.empty() ? "–" : a.substr(0, 12)},
+               {b, b.empty() ? "–" : b.substr(0, 12)},
+               equal,
+               number_cell(baseline, fixed(baseline, 4)),
+               number_cell(smelt, fixed(smelt, 4)),
+               number_cell(gap, with_sign(gap, 4))});
   };
   for (const Json& pair : pairs) {
-    add(pair, pair, "stable");
+    // A pair's own loss is that of its longest branch: shown there.
+    Json stable = pair;
+    if (!list(pair, {"branches"}).empty()) stable["loss"] = nullptr;
+    add(pair, stable, "stable");
     for (const Json& branch : list(pair, {"branches"})) {
       add(pair, branch, "branch, " + si(number(get(branch, "tokens"))) + " tokens");
     }

@@ -1,5 +1,5 @@
-// The sections of a report, in the order in which they stand on the page.  Each writes itself from what
-// the study holds, or says in one sentence why it is left out.
+// The sections of a report, in the order in which they stand on the page.  Each writes itself from
+// what the study holds, or says in one sentence why it is left out.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace smelt::report {
 
 // answer.cpp
 std::string headline_of(const Study& study);
-std::string header_html(const Study& study);           // headline, interval, key facts
-void add_says(const Study& study, Page& page);         // what this says, what it does not say
+std::string header_html(const Study& study);    // headline, interval, key facts
+void add_says(const Study& study, Page& page);  // what this says, what it does not say
 
 // costs.cpp
 void add_budgets(const Study& study, Page& page);
@@ -27,7 +27,7 @@ void add_domains(const Study& study, Page& page);
 void add_lengths(const Study& study, Page& page);
 
 // laws.cpp
-void add_endpoints(const Study& study, Page& page);    // with both laws where they are identified
+void add_endpoints(const Study& study, Page& page);  // with both laws where they are identified
 void add_gain(const Study& study, Page& page);
 
 // inside.cpp

@@ -55,7 +55,9 @@ std::string text(const Json& json) {
   return "";
 }
 
-bool truth(const Json& json) { return json.is_boolean() && json.get<bool>(); }
+bool truth(const Json& json) {
+  return json.is_boolean() && json.get<bool>();
+}
 
 std::optional<Interval> interval(const Json& json) {
   std::optional<double> low, high;
@@ -88,7 +90,7 @@ Curve read_curve(const std::filesystem::path& metrics, std::size_t most) {
     const auto tokens = number(get(json, "tokens"));
     const auto loss = number(get(json, "loss"));
     if (json.is_discarded()) ++curve.broken_lines;
-    if (tokens && loss) all.push_back({number(get(json, "step")).value_or(0), *tokens, *loss, 0});
+    if (tokens && loss) all.push_back({number(get(json, "step")).value_or(0), *tokens, *loss});
   }
   curve.steps = all.size();
   if (all.empty()) return curve;
@@ -104,6 +106,7 @@ Curve read_curve(const std::filesystem::path& metrics, std::size_t most) {
     const std::size_t reach = std::min({half, i, all.size() - 1 - i});
     Curve::Point point = all[i];
     point.smoothed = (sums[i + reach + 1] - sums[i - reach]) / static_cast<double>(2 * reach + 1);
+    point.full = reach == half;
     curve.points.push_back(point);
   }
   return curve;
@@ -112,7 +115,10 @@ Curve read_curve(const std::filesystem::path& metrics, std::size_t most) {
 std::string Study::name() const {
   const std::string given = text(get(json, "name"));
   if (!given.empty()) return given;
-  return std::filesystem::absolute(folder / "study.json").lexically_normal().parent_path().filename();
+  return std::filesystem::absolute(folder / "study.json")
+      .lexically_normal()
+      .parent_path()
+      .filename();
 }
 
 std::vector<std::string> Study::cells() const {
@@ -148,7 +154,8 @@ Study read_study(const std::filesystem::path& folder) {
   if (!study.json.is_object()) throw Error("report", "expected a JSON object", file.string());
   const std::string schema = text(get(study.json, "schema"));
   if (schema != "smelt.study/1") {
-    throw Error("report", "expected schema \"smelt.study/1\", got \"" + schema + "\"", file.string());
+    throw Error("report", "expected schema \"smelt.study/1\", got \"" + schema + "\"",
+                file.string());
   }
   return study;
 }

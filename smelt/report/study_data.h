@@ -1,5 +1,5 @@
-// A study folder as the report sees it: study.json, where anything may be missing or null, and the loss
-// curves out of runs/<name>/metrics.jsonl.
+// A study folder as the report sees it: study.json, where anything may be missing or null, and the
+// loss curves out of runs/<name>/metrics.jsonl.
 //
 //   const Study study = read_study("runs/quick");
 //   std::optional<double> gap = number(get(study.json, {"gap", "gap"}));
@@ -43,14 +43,16 @@ std::vector<std::string> words(const Json& json);
 struct Curve {
   struct Point {
     double step = 0, tokens = 0, loss = 0, smoothed = 0;
+    bool full = true;  // the window was not cut by an end of the run
   };
   std::vector<Point> points;
-  std::size_t steps = 0;        // in the file
-  std::size_t window = 1;       // steps under the running mean
-  std::size_t broken_lines = 0; // not JSON; the last line of a run that was killed is one
+  std::size_t steps = 0;         // in the file
+  std::size_t window = 1;        // steps under the running mean
+  std::size_t broken_lines = 0;  // not JSON; the last line of a run that was killed is one
 };
 
-/// Every step's loss is under a centred running mean over one fortieth of the run; `most` points remain.
+/// Every step's loss is under a centred running mean over one fortieth of the run; `most` points
+/// remain.
 Curve read_curve(const std::filesystem::path& metrics, std::size_t most);
 
 struct Study {

@@ -4,6 +4,7 @@
 
 #include "smelt/core/error.h"
 #include "smelt/report/html.h"
+#include "smelt/report/study_data.h"
 
 namespace smelt::report {
 namespace {
@@ -15,7 +16,8 @@ std::string one_table(const DataTable& table, const Rows& rows, std::size_t firs
   const std::size_t step = rows.size() <= most_rows ? 1 : (rows.size() + most_rows - 1) / most_rows;
   std::string html = "<div class=\"scroll\" tabindex=\"0\"><table><caption>" + escape(caption);
   if (step > 1) {
-    html += fmt::format(" <small>(one row in {} of {}; the CSV has all)</small>", step, rows.size());
+    html +=
+        fmt::format(" <small>(one row in {} of {}; the CSV has all)</small>", step, rows.size());
   }
   html += "</caption><thead><tr>";
   for (std::size_t c = first_column; c < table.columns.size(); ++c) {
@@ -50,11 +52,17 @@ Cell text_cell(std::string text) {
   return {std::move(text), std::move(shown)};
 }
 
+Cell arm_cell(const std::string& arm) {
+  return {arm, arm.empty() ? "–" : arm_name(arm)};
+}
+
 Cell number_cell(std::optional<double> value, std::string shown) {
   return {value ? number_text(*value) : "", std::move(shown)};
 }
 
-Cell number_cell(std::optional<double> value) { return number_cell(value, compact(value)); }
+Cell number_cell(std::optional<double> value) {
+  return number_cell(value, compact(value));
+}
 
 Csv to_csv(const DataTable& table) {
   Csv csv;

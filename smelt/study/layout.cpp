@@ -20,6 +20,18 @@ void refuse_derived_keys(TomlTable table, Problems& problems) {
   }
 }
 
+/// What the training verb would refuse later is refused now: a warmup longer than the first horizon, …
+void check_runs(const StudySetup& setup, Problems& problems) {
+  const Layout layout(setup, ".");
+  const plan::Cell& cell = setup.plan.cells.front();
+  for (const Arm arm : plan::kArms) {
+    const std::size_t before = problems.lines().size();
+    train::validate(layout.stable(cell, setup.config.seeds.front(), arm, 1e-3), problems);
+    if (!setup.config.rates.rates.empty()) train::validate(layout.trial(cell, arm, 1e-3), problems);
+    if (problems.lines().size() > before) return;  // the other arm would say the same
+  }
+}
+
 }  // namespace
 
 StudySetup read_study(const std::filesystem::path& file) {
@@ -64,6 +76,8 @@ StudySetup read_study(const std::filesystem::path& file) {
   }
   const data::TokenStore store = data::TokenStore::open(config.store);
   setup.plan = plan::make_plan(config, data::mean_attended(store, config.row_length), store.vocab_size());
+  check_runs(setup, problems);
+  problems.throw_if_any();
   return setup;
 }
 

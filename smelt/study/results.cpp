@@ -226,7 +226,11 @@ std::vector<Endpoint> read_endpoints(const StudySetup& setup, const Layout& layo
         const double seconds =
             step_seconds_of(layout, Layout::stable_name(cell, setup.config.seeds.front(), arm));
         for (const std::int64_t horizon : setup.config.horizons.steps) {
-          Endpoint e{.cell = c, .arm = arm, .seed = seed, .horizon = horizon};
+          Endpoint e;
+          e.cell = c;
+          e.arm = arm;
+          e.seed = seed;
+          e.horizon = horizon;
           e.tokens = plan::endpoint_tokens(setup.config, horizon);
           e.lr = lr_of(rates, cell.name, arm);
           e.step_seconds = seconds;
@@ -295,7 +299,7 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   const law::LossGap gap = pooled_gap(endpoints, setup, config.horizons.steps.back());
 
   Json words = setup.plan.words;
-  words.insert(words.end(), rates.choice.words.begin(), rates.choice.words.end());
+  for (const std::string& line : rates.choice.words) words.push_back(line);
   Json pooled = law::to_json(gap);
   pooled["gap"] = gap.mean;
   pooled["tokens"] = last_tokens;

@@ -27,7 +27,10 @@ constexpr int kTimedSteps = 8;
 class Study {
  public:
   Study(const StudyRequest& request, StudySetup setup)
-      : request_(request), setup_(std::move(setup)), layout_(setup_, request.out) {
+      : request_(request),
+        setup_(std::move(setup)),
+        layout_(setup_, request.out),
+        store_(data::TokenStore::open(setup_.config.store)) {
     threads_ = static_cast<int>(setup_.config.execution.threads);
     const auto cores = static_cast<std::int64_t>(available_cores());
     parallel_ = static_cast<int>(setup_.config.execution.parallel);
@@ -56,10 +59,9 @@ class Study {
 
   /// A folder belongs to one study: the same configuration and the same token store.
   void claim_folder() const {
-    const data::TokenStore store = data::TokenStore::open(setup_.config.store);
     const Json identity = {{"schema", "smelt.study-identity/1"},
                            {"config", setup_.config.file->root().to_json()},
-                           {"store", store.fingerprint()}};
+                           {"store", store_.fingerprint()}};
     const auto file = request_.out / "identity.json";
     make_folder(request_.out / "runs");
     if (!std::filesystem::exists(file)) {
@@ -121,9 +123,11 @@ class Study {
     return step;
   }
 
-  Step eval_step(const std::string& name, data::Pool pool) const {
+  Step eval_step(const std::string& name, const Cell& cell, Arm arm, data::Pool pool) const {
     const auto folder = layout_.folder(name);
+    const budget::Budget& b = cell.budget(arm);
     Step step;
+    step.work = (b.flops_per_token + b.flops_head) / 3 * static_cast<double>(store_.token_count(pool));
     step.output = folder / "eval" / fmt::format("{}.json", enum_name(pool));
     step.command = [this, folder, pool, output = step.output] {
       return command({"eval", folder.string(), "--store", setup_.config.store.string(), "--pool",
@@ -156,7 +160,7 @@ class Study {
           Step train = train_step(name, cell, arm, 0, layout_.trial_steps() + layout_.trial_decay_steps(),
                                   [this, &cell, arm, lr] { return layout_.trial(cell, arm, lr); });
           train.may_diverge = true;
-          tasks.push_back({name, {train, eval_step(name, data::Pool::kTuning)}});
+          tasks.push_back({name, {train, eval_step(name, cell, arm, data::Pool::kTuning)}});
         }
       }
     }
@@ -222,7 +226,7 @@ class Study {
     task.steps.push_back(train_step(name, cell, arm, horizon, horizon + decay, [=] {
       return train::make_branch(parent, {.step = horizon, .decay_steps = decay, .lr_floor = {}}, name);
     }));
-    Step eval = eval_step(name, data::Pool::kValidation);
+    Step eval = eval_step(name, cell, arm, data::Pool::kValidation);
     const double tokens = plan::endpoint_tokens(setup_.config, horizon);
     eval.done = [this, &cell, seed, tokens, arm, output = eval.output] {
       if (!request_.endpoint) return;
@@ -306,9 +310,8 @@ class Study {
   }
 
   Json provenance(const std::string& started) const {
-    const data::TokenStore store = data::TokenStore::open(setup_.config.store);
     Json pools = Json::object();
-    for (const auto& [pool, name] : EnumNames<data::Pool>::kNames) pools[name] = store.token_count(pool);
+    for (const auto& [pool, name] : EnumNames<data::Pool>::kNames) pools[name] = store_.token_count(pool);
     // Seconds of the runs themselves, so that a resumed study adds up.
     double run_seconds = 0;
     for (const auto& entry : std::filesystem::directory_iterator(request_.out / "runs")) {
@@ -330,18 +333,19 @@ class Study {
             {"parallel_runs", parallel_},
             {"threads_per_run", threads_},
             {"store",
-             {{"fingerprint", store.fingerprint()},
-              {"vocab_size", store.vocab_size()},
-              {"documents", store.documents().size()},
-              {"tokens", store.token_count()},
+             {{"fingerprint", store_.fingerprint()},
+              {"vocab_size", store_.vocab_size()},
+              {"documents", store_.documents().size()},
+              {"tokens", store_.token_count()},
               {"pools", pools},
-              {"mean_attended", data::mean_attended(store, setup_.config.row_length)}}},
+              {"mean_attended", data::mean_attended(store_, setup_.config.row_length)}}},
             {"seeds", setup_.config.seeds}};
   }
 
   const StudyRequest& request_;
   StudySetup setup_;
   Layout layout_;
+  data::TokenStore store_;
   int threads_ = 1, parallel_ = 1;
   std::map<std::string, double> stage_seconds_;
 };

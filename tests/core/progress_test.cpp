@@ -37,6 +37,14 @@ TEST(ProgressLine, IsQuietBetweenButShowsFirstLastAndNewTask) {
   EXPECT_NE(text.find("b    0 %"), std::string::npos) << text;
 }
 
+TEST(ProgressLine, TheLastLineOfATaskIsPrintedOnce) {
+  ::testing::internal::CaptureStderr();
+  ProgressLine progress(0);
+  for (int i = 0; i < 5; ++i) progress({"a", 100, 100, "steps", ""});
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
 TEST(ProgressLine, LogIsALineOfItsOwn) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress;

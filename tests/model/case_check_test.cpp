@@ -43,7 +43,7 @@ TEST_P(Case, WithinTolerance) {
   EXPECT_GE(result.worst.size(), 8u);
 }
 INSTANTIATE_TEST_SUITE_P(All, Case, testing::ValuesIn(kNames),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& given) { return given.param; });
 
 TEST(CaseCheck, ProbeCaseIsNeitherPassedNorFailed) {
   const CaseResult result = check_case(kCases / "probe-loop");

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Geometry{"one_expert_renormalised", 24, 4, 2, 8, 9, 6, 1, true, true, false},
                     Geometry{"most_experts_idle", 16, 2, 2, 6, 3, 90, 2, true, true, false},
                     Geometry{"wide", 128, 4, 2, 48, 96, 8, 2, true, true, false}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& given) { return given.param.name; });
 
 TEST(Decoder, GradientsAreFiniteDifferences) {
   arch::ModelConfig c = tiny_config();
@@ -390,7 +390,9 @@ TEST(Observer, SeesEveryExecutedLayerAndChangesNothing) {
         at::allclose(t.x_in + t.layer.residual_scale * t.attention_output, t.x_mid, 1e-5, 1e-6));
     EXPECT_TRUE(at::allclose(t.x_mid + t.layer.residual_scale * t.moe_output, t.x_out, 1e-5, 1e-6));
     EXPECT_TRUE(at::equal(t.routing.experts, unseen.routing[e].experts));
-    if (e > 0) EXPECT_TRUE(at::equal(t.x_in, traces[e - 1].x_out));
+    if (e > 0) {
+      EXPECT_TRUE(at::equal(t.x_in, traces[e - 1].x_out));
+    }
     // A head's map times the values is its output.
     for (const Piece& p : batch.pieces) {
       const auto part = [&](const at::Tensor& x, std::int64_t h) {

@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    write_synthetic_study(argv[2], std::strcmp(argv[1], "grid") == 0 ? grid_study() : quick_study());
+    write_synthetic_study(argv[2],
+                          std::strcmp(argv[1], "grid") == 0 ? grid_study() : quick_study());
   } catch (const std::exception& problem) {
     std::fprintf(stderr, "%s\n", problem.what());
     return 1;

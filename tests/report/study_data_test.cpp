@@ -10,7 +10,8 @@ namespace smelt::report {
 namespace {
 
 std::filesystem::path fresh_folder(const std::string& name) {
-  const auto folder = std::filesystem::temp_directory_path() / ("smelt-report-" + name + "-" + std::to_string(::getpid()));
+  const auto folder = std::filesystem::temp_directory_path() /
+                      ("smelt-report-" + name + "-" + std::to_string(::getpid()));
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;
@@ -27,17 +28,20 @@ std::string error_of(const std::filesystem::path& folder) {
 
 TEST(ReadStudy, NamesFileAndLineOfBrokenJson) {
   const auto folder = fresh_folder("broken");
-  write_file_atomic(folder / "study.json", "{\n  \"schema\": \"smelt.study/1\",\n  \"name\": oops\n}\n");
+  write_file_atomic(folder / "study.json",
+                    "{\n  \"schema\": \"smelt.study/1\",\n  \"name\": oops\n}\n");
   EXPECT_NE(error_of(folder).find("study.json:3)"), std::string::npos) << error_of(folder);
 }
 
 TEST(ReadStudy, SaysWhatIsNotAStudy) {
   const auto folder = fresh_folder("other");
-  EXPECT_NE(error_of(folder).find("expected a study folder (with study.json in it)"), std::string::npos);
+  EXPECT_NE(error_of(folder).find("expected a study folder (with study.json in it)"),
+            std::string::npos);
   write_file_atomic(folder / "study.json", "[1, 2]");
   EXPECT_NE(error_of(folder).find("expected a JSON object"), std::string::npos);
   write_file_atomic(folder / "study.json", R"({"schema": "smelt.gain/1"})");
-  EXPECT_NE(error_of(folder).find("expected schema \"smelt.study/1\", got \"smelt.gain/1\""), std::string::npos);
+  EXPECT_NE(error_of(folder).find("expected schema \"smelt.study/1\", got \"smelt.gain/1\""),
+            std::string::npos);
 }
 
 TEST(Get, WalksWhatIsThereAndNothingElse) {
@@ -62,7 +66,8 @@ TEST(ReadCurve, SmoothsWithACentredWindowAndKeepsTheEnds) {
   std::string lines;
   // A straight line: any centred mean of it is the line itself.
   for (int step = 1; step <= 800; ++step) {
-    lines += "{\"step\": " + std::to_string(step) + ", \"tokens\": " + std::to_string(100 * step) + ", \"loss\": " + std::to_string(10 - step * 0.01) + "}\n";
+    lines += "{\"step\": " + std::to_string(step) + ", \"tokens\": " + std::to_string(100 * step) +
+             ", \"loss\": " + std::to_string(10 - step * 0.01) + "}\n";
   }
   lines += "{\"step\": 800, \"eval\": {\"loss\": 1}}\n{\"step\": 801, \"tok";
   write_file_atomic(folder / "metrics.jsonl", lines);

@@ -23,8 +23,12 @@ class Noise {
   std::mt19937 bits_;
 };
 
-double flops_of(std::size_t cell) { return 2.4e7 * std::pow(1.7, static_cast<double>(cell)); }
-double sparsity_of(std::size_t cell) { return cell % 2 == 0 ? 0.72 : 0.86; }
+double flops_of(std::size_t cell) {
+  return 2.4e7 * std::pow(1.7, static_cast<double>(cell));
+}
+double sparsity_of(std::size_t cell) {
+  return cell % 2 == 0 ? 0.72 : 0.86;
+}
 
 law::Law law_of(const std::string& arm) {
   law::Law law{&law::find_form("smelt"), {}, {}, {}};
@@ -41,9 +45,14 @@ double true_loss(const std::string& arm, std::size_t cell, double tokens) {
 }
 
 Json config_of(bool looped) {
-  Json json = {{"model_type", looped ? "smelt" : "qwen3_moe"}, {"hidden_size", looped ? 176 : 192},
-               {"num_hidden_layers", 6},  {"num_attention_heads", 8},     {"num_key_value_heads", 2},
-               {"head_dim", looped ? 16 : 24}, {"num_experts", looped ? 40 : 32}, {"num_experts_per_tok", 8},
+  Json json = {{"model_type", looped ? "smelt" : "qwen3_moe"},
+               {"hidden_size", looped ? 176 : 192},
+               {"num_hidden_layers", 6},
+               {"num_attention_heads", 8},
+               {"num_key_value_heads", 2},
+               {"head_dim", looped ? 16 : 24},
+               {"num_experts", looped ? 40 : 32},
+               {"num_experts_per_tok", 8},
                {"moe_intermediate_size", looped ? 88 : 96}};
   if (looped) json["loop"] = {{"first", 2}, {"last", 4}, {"visits", 2}, {"residual_scale", 0.5}};
   return json;
@@ -51,12 +60,16 @@ Json config_of(bool looped) {
 
 Json budget_of(std::size_t cell, bool looped) {
   const double off = looped ? 1.0013 : 1.0;
-  return {{"schema", "smelt.budget/1"},
-          {"parameters", {{"total", std::round(3.9e6 * (1.0 + static_cast<double>(cell)) * (looped ? 0.998 : 1.0))},
-                          {"active", 1.4e6}, {"executed", looped ? 2.0e6 : 1.4e6}, {"embedding", 1.5e6}}},
-          {"flops_per_token", {{"training", std::round(flops_of(cell) * off)}, {"attended", 180.5}}},
-          {"kv_cache", {{"elements_per_token", 576}, {"bytes_per_token", 1152}}},
-          {"executed_layers", looped ? 9 : 6}};
+  return {
+      {"schema", "smelt.budget/1"},
+      {"parameters",
+       {{"total", std::round(3.9e6 * (1.0 + static_cast<double>(cell)) * (looped ? 0.998 : 1.0))},
+        {"active", 1.4e6},
+        {"executed", looped ? 2.0e6 : 1.4e6},
+        {"embedding", 1.5e6}}},
+      {"flops_per_token", {{"training", std::round(flops_of(cell) * off)}, {"attended", 180.5}}},
+      {"kv_cache", {{"elements_per_token", 576}, {"bytes_per_token", 1152}}},
+      {"executed_layers", looped ? 9 : 6}};
 }
 
 /// Mean, standard error and a 95 % interval over seeds.
@@ -68,7 +81,8 @@ void add_statistics(Json& entry, const std::vector<double>& gaps) {
   for (const double gap : gaps) squares += (gap - mean) * (gap - mean);
   entry["gap"] = mean;
   entry["per_seed"] = Json::array();
-  for (std::size_t s = 0; s < gaps.size(); ++s) entry["per_seed"].push_back({{"seed", s + 1}, {"gap", gaps[s]}});
+  for (std::size_t s = 0; s < gaps.size(); ++s)
+    entry["per_seed"].push_back({{"seed", s + 1}, {"gap", gaps[s]}});
   entry["standard_error"] = nullptr;
   entry["interval"] = nullptr;
   entry["level"] = 0.95;
@@ -82,9 +96,13 @@ void add_statistics(Json& entry, const std::vector<double>& gaps) {
 }
 
 Json probe_of(bool looped, Noise& noise) {
-  Json probe = {{"schema", "smelt.probe/1"}, {"tokens", 20000}, {"executed", Json::array()}, {"sink", Json::array()}};
+  Json probe = {{"schema", "smelt.probe/1"},
+                {"tokens", 20000},
+                {"executed", Json::array()},
+                {"sink", Json::array()}};
   const std::vector<std::pair<int, int>> order =
-      looped ? std::vector<std::pair<int, int>>{{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2}, {3, 2}, {4, 2}, {5, 1}, {6, 1}}
+      looped ? std::vector<std::pair<int, int>>{{1, 1}, {2, 1}, {3, 1}, {4, 1}, {2, 2},
+                                                {3, 2}, {4, 2}, {5, 1}, {6, 1}}
              : std::vector<std::pair<int, int>>{{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}};
   for (const auto& [layer, visit] : order) {
     probe["executed"].push_back({{"layer", layer}, {"visit", visit}, {"scale", 1.0}});
@@ -109,9 +127,15 @@ void add_router(Json& router, const std::string& cell, int seed, Noise& noise) {
   for (const char* arm : kArms) {
     int executed = 0;
     const auto add = [&](int layer, int visit) {
-      router.push_back({{"cell", cell}, {"seed", seed}, {"arch", arm}, {"executed", executed++}, {"layer", layer},
-                        {"visit", visit}, {"max_load", 1.4 + 0.15 * visit + 0.08 * noise()},
-                        {"entropy", 0.985 + 0.005 * noise()}, {"unused", 0}});
+      router.push_back({{"cell", cell},
+                        {"seed", seed},
+                        {"arch", arm},
+                        {"executed", executed++},
+                        {"layer", layer},
+                        {"visit", visit},
+                        {"max_load", 1.4 + 0.15 * visit + 0.08 * noise()},
+                        {"entropy", 0.985 + 0.005 * noise()},
+                        {"unused", 0}});
     };
     for (int layer = 1; layer <= 6; ++layer) add(layer, 1);
     if (std::string(arm) == "smelt") {
@@ -125,10 +149,19 @@ void add_rates(Json& json, const std::string& cell, Noise& noise) {
     const bool looped = std::string(arm) == "smelt";
     for (const double rate : {0.0015, 0.003, 0.006}) {
       const double off = std::log2(rate / (looped ? 0.0046 : 0.0026));
-      json["trials"].push_back({{"cell", cell}, {"arch", arm}, {"lr", rate}, {"seed", 11}, {"tokens", 400000},
-                                {"loss", 3.61 + 0.035 * off * off + 0.006 * noise()}, {"run", "trial"}});
+      json["trials"].push_back({{"cell", cell},
+                                {"arch", arm},
+                                {"lr", rate},
+                                {"seed", 11},
+                                {"tokens", 400000},
+                                {"loss", 3.61 + 0.035 * off * off + 0.006 * noise()},
+                                {"run", "trial"}});
     }
-    json["chosen"].push_back({{"cell", cell}, {"arch", arm}, {"lr", looped ? 0.006 : 0.003}, {"how", "tuned"}, {"at_edge", looped}});
+    json["chosen"].push_back({{"cell", cell},
+                              {"arch", arm},
+                              {"lr", looped ? 0.006 : 0.003},
+                              {"how", "tuned"},
+                              {"at_edge", looped}});
   }
 }
 
@@ -148,7 +181,8 @@ void add_laws(Json& json, bool identifiable) {
     json["law"][arm] = fit;
   }
   if (!identifiable) {
-    json["law"]["words"] = {"Two horizons of one cell cannot tell the six coefficients of the law apart."};
+    json["law"]["words"] = {
+        "Two horizons of one cell cannot tell the six coefficients of the law apart."};
     json["gain"] = {{"words", {"A CE Gain needs a law of both arms; this grid identifies none."}}};
     return;
   }
@@ -157,10 +191,17 @@ void add_laws(Json& json, bool identifiable) {
     for (int i = 0; i < 7; ++i) {
       const double compute = 3e13 * std::pow(10.0, 0.25 * i);
       const auto exact = law::ce_gain(law_of("baseline"), law_of("smelt"), compute, sparsity);
-      const Json interval = exact.gain ? Json::array({*exact.gain - 0.06 - 0.01 * i, *exact.gain + 0.05}) : Json();
-      points.push_back({{"compute", compute}, {"sparsity", sparsity}, {"gain", exact.gain ? Json(*exact.gain) : Json()},
-                        {"interval", interval}, {"loss_gap", exact.loss_gap}, {"tpp_reference", exact.reference.tokens_per_parameter},
-                        {"tpp_target", exact.target.tokens_per_parameter}, {"extrapolated", i == 6}, {"words", ""}});
+      const Json interval =
+          exact.gain ? Json::array({*exact.gain - 0.06 - 0.01 * i, *exact.gain + 0.05}) : Json();
+      points.push_back({{"compute", compute},
+                        {"sparsity", sparsity},
+                        {"gain", exact.gain ? Json(*exact.gain) : Json()},
+                        {"interval", interval},
+                        {"loss_gap", exact.loss_gap},
+                        {"tpp_reference", exact.reference.tokens_per_parameter},
+                        {"tpp_target", exact.target.tokens_per_parameter},
+                        {"extrapolated", i == 6},
+                        {"words", ""}});
     }
   }
   json["gain"]["schema"] = "smelt.gain/1";
@@ -173,24 +214,37 @@ std::string run_name(const std::string& cell, int seed, const std::string& arm) 
   return cell + "-seed" + std::to_string(seed) + "-" + arm;
 }
 
-void add_domains_and_lengths(Json& json, const std::string& cell, double tokens, int seeds, double gap, Noise& noise) {
+void add_domains_and_lengths(Json& json, const std::string& cell, double tokens, int seeds,
+                             double gap, Noise& noise) {
   for (const char* domain : {"Code", "Math/STEM", "Knowledge", "Finance", "Web"}) {
     const double baseline = 3.2 + 0.4 * noise(), here = gap + 0.02 * noise();
-    Json entry = {{"cell", cell}, {"tokens", tokens}, {"domain", domain}, {"baseline", baseline}, {"smelt", baseline - here}, {"gap", here}};
-    for (int seed = 1; seed <= seeds; ++seed) entry["per_seed"].push_back({{"seed", seed}, {"gap", here + 0.015 * noise()}});
+    Json entry = {{"cell", cell},         {"tokens", tokens},         {"domain", domain},
+                  {"baseline", baseline}, {"smelt", baseline - here}, {"gap", here}};
+    for (int seed = 1; seed <= seeds; ++seed)
+      entry["per_seed"].push_back({{"seed", seed}, {"gap", here + 0.015 * noise()}});
     json["domains"].push_back(entry);
   }
   for (const int most : {32, 64, 128, 256, 512, 1024, 2048, 4096}) {
-    const double baseline = 3.9 - 0.08 * std::log2(most), here = gap + 0.004 * std::log2(most / 256.0) + 0.006 * noise();
-    json["lengths"].push_back({{"cell", cell}, {"tokens", tokens}, {"bucket", "≤" + std::to_string(most)}, {"max_tokens", most},
-                               {"cut", most > 512}, {"documents", 31}, {"scored_tokens", 31 * most}, {"baseline", baseline},
-                               {"smelt", baseline - here}, {"gap", here}});
+    const double baseline = 3.9 - 0.08 * std::log2(most),
+                 here = gap + 0.004 * std::log2(most / 256.0) + 0.006 * noise();
+    json["lengths"].push_back({{"cell", cell},
+                               {"tokens", tokens},
+                               {"bucket", "≤" + std::to_string(most)},
+                               {"max_tokens", most},
+                               {"cut", most > 512},
+                               {"documents", 31},
+                               {"scored_tokens", 31 * most},
+                               {"baseline", baseline},
+                               {"smelt", baseline - here},
+                               {"gap", here}});
   }
 }
 
 }  // namespace
 
-SyntheticStudy quick_study() { return {}; }
+SyntheticStudy quick_study() {
+  return {};
+}
 
 SyntheticStudy grid_study() {
   SyntheticStudy study;
@@ -203,26 +257,45 @@ SyntheticStudy grid_study() {
 
 Json synthetic_json(const SyntheticStudy& study) {
   Noise noise(7);
-  Json json = {{"schema", "smelt.study/1"}, {"name", study.name}, {"complete", true}, {"headline", ""},
+  Json json = {{"schema", "smelt.study/1"},
+               {"name", study.name},
+               {"complete", true},
+               {"headline", ""},
                {"words", {"One machine and one corpus: other data may order the arms otherwise."}}};
-  for (const char* key : {"cells", "pairs", "endpoints", "rates", "gaps", "gap", "domains", "lengths"}) json[key] = Json::array();
-  json["rates"] = {{"how", "tuned"}, {"words", {"Each arm was given the best of three rates."}}, {"trials", Json::array()}, {"chosen", Json::array()}};
+  for (const char* key :
+       {"cells", "pairs", "endpoints", "rates", "gaps", "gap", "domains", "lengths"})
+    json[key] = Json::array();
+  json["rates"] = {{"how", "tuned"},
+                   {"words", {"Each arm was given the best of three rates."}},
+                   {"trials", Json::array()},
+                   {"chosen", Json::array()}};
   json["gap"] = {{"words", "Pooled over all cells at the longest horizon."}};
   json["router"] = Json::array();
   std::vector<double> pooled(static_cast<std::size_t>(study.seeds), 0);
   for (std::size_t c = 0; c < study.cells.size(); ++c) {
     const std::string& cell = study.cells[c];
-    const Json mismatch = {{"flops", 0.0013 + 0.0005 * noise()}, {"parameters", -0.002}, {"kv_cache", 0.0}};
-    json["cells"].push_back({{"cell", cell}, {"scale", cell.substr(0, cell.find('-'))}, {"sparsity", sparsity_of(c)},
-                             {"configs", {{"baseline", config_of(false)}, {"smelt", config_of(true)}}},
-                             {"budgets", {{"baseline", budget_of(c, false)}, {"smelt", budget_of(c, true)}}},
-                             {"sparsity_own", {{"baseline", 0.72}, {"smelt", 0.71}}}, {"mismatch", mismatch},
-                             {"within_tolerance", true}, {"step_seconds", {{"baseline", 0.21}, {"smelt", 0.24}}}});
+    const Json mismatch = {
+        {"flops", 0.0013 + 0.0005 * noise()}, {"parameters", -0.002}, {"kv_cache", 0.0}};
+    json["cells"].push_back(
+        {{"cell", cell},
+         {"scale", cell.substr(0, cell.find('-'))},
+         {"sparsity", sparsity_of(c)},
+         {"configs", {{"baseline", config_of(false)}, {"smelt", config_of(true)}}},
+         {"budgets", {{"baseline", budget_of(c, false)}, {"smelt", budget_of(c, true)}}},
+         {"sparsity_own", {{"baseline", 0.72}, {"smelt", 0.71}}},
+         {"mismatch", mismatch},
+         {"within_tolerance", true},
+         {"step_seconds", {{"baseline", 0.21}, {"smelt", 0.24}}}});
     std::vector<Json> pairs;
     for (int seed = 1; seed <= study.seeds; ++seed) {
       const std::string print = "a3f09c" + std::to_string(seed) + "d71b" + std::to_string(c);
-      pairs.push_back({{"cell", cell}, {"seed", seed}, {"fingerprint", {{"baseline", print}, {"smelt", print}}}, {"mismatch", mismatch},
-                       {"runs", {{"baseline", run_name(cell, seed, "baseline")}, {"smelt", run_name(cell, seed, "smelt")}}},
+      pairs.push_back({{"cell", cell},
+                       {"seed", seed},
+                       {"fingerprint", {{"baseline", print}, {"smelt", print}}},
+                       {"mismatch", mismatch},
+                       {"runs",
+                        {{"baseline", run_name(cell, seed, "baseline")},
+                         {"smelt", run_name(cell, seed, "smelt")}}},
                        {"branches", Json::array()}});
     }
     for (const double tokens : study.horizons) {
@@ -233,9 +306,17 @@ Json synthetic_json(const SyntheticStudy& study) {
         for (const char* arm : kArms) {
           const double value = true_loss(arm, c, tokens) + shared + 0.009 * noise();
           loss[arm] = value;
-          json["endpoints"].push_back({{"arch", arm}, {"scale", "tiny"}, {"sparsity", sparsity_of(c)}, {"sparsity_own", 0.72},
-                                       {"cell", cell}, {"seed", seed}, {"flops_per_token", flops_of(c)}, {"tokens", tokens},
-                                       {"loss", value}, {"lr", 0.003}, {"step_seconds", 0.21}});
+          json["endpoints"].push_back({{"arch", arm},
+                                       {"scale", "tiny"},
+                                       {"sparsity", sparsity_of(c)},
+                                       {"sparsity_own", 0.72},
+                                       {"cell", cell},
+                                       {"seed", seed},
+                                       {"flops_per_token", flops_of(c)},
+                                       {"tokens", tokens},
+                                       {"loss", value},
+                                       {"lr", 0.003},
+                                       {"step_seconds", 0.21}});
         }
         gaps.push_back(loss["baseline"].get<double>() - loss["smelt"].get<double>());
         pairs[static_cast<std::size_t>(seed - 1)]["loss"] = loss;
@@ -244,7 +325,8 @@ Json synthetic_json(const SyntheticStudy& study) {
       add_statistics(entry, gaps);
       json["gaps"].push_back(entry);
       if (tokens != study.horizons.back()) continue;
-      for (std::size_t s = 0; s < gaps.size(); ++s) pooled[s] += gaps[s] / static_cast<double>(study.cells.size());
+      for (std::size_t s = 0; s < gaps.size(); ++s)
+        pooled[s] += gaps[s] / static_cast<double>(study.cells.size());
       add_domains_and_lengths(json, cell, tokens, study.seeds, entry["gap"].get<double>(), noise);
     }
     for (const Json& pair : pairs) json["pairs"].push_back(pair);
@@ -256,15 +338,27 @@ Json synthetic_json(const SyntheticStudy& study) {
   json["probe"] = {{"cell", study.cells.front()}, {"seed", 1}, {"tokens", 20000}};
   json["probe"]["baseline"] = probe_of(false, noise);
   json["probe"]["smelt"] = probe_of(true, noise);
-  json["provenance"] = {{"version", "0.1.0"}, {"commit", "0123abcd"}, {"config", "name = \"" + study.name + "\"\nseeds = [1, 2, 3]\n"},
-                        {"started", "2026-12-01T04:00:00Z"}, {"finished", "2026-12-01T04:13:32Z"}, {"seconds", 812},
-                        {"stage_seconds", {{"rates", 200}, {"runs", 540}, {"probe", 31}}},
-                        {"machine", {{"cpu", "a processor"}, {"cores", 2}, {"memory_gib", 23.4}}}, {"torch", "2.13.0"},
-                        {"parallel_runs", 2}, {"threads_per_run", 1},
-                        {"store", {{"fingerprint", "9f2c11"}, {"path", "corpus/quick/store"}, {"vocab_size", 4096}, {"documents", 18234},
-                                   {"tokens", 21345678}, {"pools", {{"stable", 15000000}, {"decay", 4000000}, {"validation", 600000}}},
-                                   {"mean_attended", 180.5}}},
-                        {"seeds", {1, 2, 3}}};
+  json["provenance"] = {
+      {"version", "0.1.0"},
+      {"commit", "0123abcd"},
+      {"config", "name = \"" + study.name + "\"\nseeds = [1, 2, 3]\n"},
+      {"started", "2026-12-01T04:00:00Z"},
+      {"finished", "2026-12-01T04:13:32Z"},
+      {"seconds", 812},
+      {"stage_seconds", {{"rates", 200}, {"runs", 540}, {"probe", 31}}},
+      {"machine", {{"cpu", "a processor"}, {"cores", 2}, {"memory_gib", 23.4}}},
+      {"torch", "2.13.0"},
+      {"parallel_runs", 2},
+      {"threads_per_run", 1},
+      {"store",
+       {{"fingerprint", "9f2c11"},
+        {"path", "corpus/quick/store"},
+        {"vocab_size", 4096},
+        {"documents", 18234},
+        {"tokens", 21345678},
+        {"pools", {{"stable", 15000000}, {"decay", 4000000}, {"validation", 600000}}},
+        {"mean_attended", 180.5}}},
+      {"seeds", {1, 2, 3}}};
   return json;
 }
 
@@ -281,8 +375,10 @@ void write_synthetic_study(const std::filesystem::path& folder, const SyntheticS
         for (int step = 1; step <= study.steps; ++step) {
           const double tokens = study.horizons.back() * step / study.steps;
           const double start = 5.0 * std::exp(-12.0 * step / study.steps);
-          const double loss = true_loss(arm, c, tokens) + start + shared[static_cast<std::size_t>(step - 1)] + 0.03 * noise();
-          lines += Json{{"step", step}, {"tokens", tokens}, {"loss", loss}, {"lr", 0.003}}.dump() + "\n";
+          const double loss = true_loss(arm, c, tokens) + start +
+                              shared[static_cast<std::size_t>(step - 1)] + 0.03 * noise();
+          lines +=
+              Json{{"step", step}, {"tokens", tokens}, {"loss", loss}, {"lr", 0.003}}.dump() + "\n";
         }
         lines += Json{{"step", study.steps}, {"eval", {{"loss", 3.2}}}}.dump() + "\n";
         const auto run = folder / "runs" / run_name(study.cells[c], seed, arm);

@@ -1,5 +1,5 @@
-// Study folders made of formulas and noise, for the tests and for looking at a page: losses follow known
-// laws, so that nothing of a training run is needed.
+// Study folders made of formulas and noise, for the tests and for looking at a page: losses follow
+// known laws, so that nothing of a training run is needed.
 //
 //   write_synthetic_study("out", quick_study());   // out/study.json, out/runs/*/metrics.jsonl
 #pragma once
