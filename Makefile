@@ -7,6 +7,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PREFIX ?= /usr/local
 VOCAB_SIZE ?= 4096
+SUBSET ?= quick
 SMELT := build/release/bin/smelt
 PYTHON_HERE := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -18,7 +19,7 @@ help:  ## this list
 	@echo
 	@echo "  TORCH=…              another torch wheel (a file, or a requirement such as torch==2.14.0)"
 	@echo "  CMAKE_PREFIX_PATH=…  a LibTorch of your own"
-	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  VOCAB_SIZE=$(VOCAB_SIZE)"
+	@echo "  JOBS=$(JOBS)  PREFIX=$(PREFIX)  VOCAB_SIZE=$(VOCAB_SIZE)  SUBSET=$(SUBSET) (or full)"
 
 setup:  ## packages and .venv only
 	@scripts/setup.sh
@@ -37,8 +38,8 @@ mini: corpus  ## the same line in miniature (2 minutes)
 	@$(SMELT) study configs/mini.toml --out runs/mini
 
 corpus: build  ## the built-in corpus and its token store (87 MB to download, once)
-	@$(PYTHON_HERE) scripts/corpus/corpus.py --out corpus/quick/text --subset quick
-	@$(SMELT) data build corpus/quick/text --out corpus/quick/store --vocab-size $(VOCAB_SIZE) >/dev/null
+	@$(PYTHON_HERE) scripts/corpus/corpus.py --out corpus/$(SUBSET)/text --subset $(SUBSET)
+	@$(SMELT) data build corpus/$(SUBSET)/text --out corpus/$(SUBSET)/store --vocab-size $(VOCAB_SIZE) >/dev/null
 
 bench: setup  ## the benchmarks (an idle machine, please)
 	@scripts/build.sh release $(JOBS) -DSMELT_BENCH=ON
