@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "smelt/core/table.h"
 #include "smelt/law/gain.h"
 #include "smelt/law/loss_gap.h"
 #include "smelt/study/tables.h"
@@ -176,12 +177,24 @@ const law::Form& choose_form(const std::string& wanted, const Csv& csv) {
   return law::find_form(sparsities.size() > 1 ? "smelt" : "smelt-no-sparsity");
 }
 
-Json merge_words(const law::GainResult& gain) {
-  Json words = gain.warnings;
-  for (const auto* fit : {&gain.reference, &gain.target}) {
-    if (*fit && !(*fit)->status_words.empty()) words.push_back((*fit)->status_words);
+/// Why the laws cannot be told, each reason once.
+Json law_words(const law::GainResult& gain) {
+  Json words = Json::array();
+  if (!gain.reference || !gain.target) return words;
+  const std::string baseline = gain.reference->status_words, smelt = gain.target->status_words;
+  if (baseline == smelt) {
+    if (!baseline.empty()) words.push_back("both laws: " + baseline);
+    return words;
   }
+  if (!baseline.empty()) words.push_back("baseline's law: " + baseline);
+  if (!smelt.empty()) words.push_back("SMELT's law: " + smelt);
   return words;
+}
+
+/// What to mind about the gain; where no law can be told, its reasons are the law's.
+Json gain_words(const law::GainResult& gain) {
+  if (gain.identifiable) return gain.warnings;
+  return Json::array({"no compute saved is told: the grid does not determine both laws"});
 }
 
 std::string signed_interval(const law::Range& range, double scale, const char* unit) {
@@ -201,8 +214,8 @@ std::string headline(const law::GainResult& gain, const law::LossGap& gap, doubl
   }
   const std::string who = gap.mean >= 0 ? "lower" : "higher";
   std::string text =
-      fmt::format("At equal compute and {:.3g} tokens, SMELT's loss is {:.1f} millinats {} than its Baseline's",
-                  tokens, std::abs(1000 * gap.mean), who);
+      fmt::format("At equal compute and {} tokens, SMELT's loss is {:.1f} millinats {} than its Baseline's",
+                  with_si(tokens), std::abs(1000 * gap.mean), who);
   if (gap.interval) {
     text += fmt::format(" (gap {:+.1f}, 95 % interval {}, {} seeds)", 1000 * gap.mean,
                         signed_interval(*gap.interval, 1000, "millinats"), seeds);
@@ -304,11 +317,11 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   pooled["gap"] = gap.mean;
   pooled["tokens"] = last_tokens;
 
-  Json law_json = {{"form", form.name}, {"identifiable", gain.identifiable}, {"words", merge_words(gain)}};
+  Json law_json = {{"form", form.name}, {"identifiable", gain.identifiable}, {"words", law_words(gain)}};
   law_json["baseline"] = gain.reference ? law::to_json(*gain.reference) : Json();
   law_json["smelt"] = gain.target ? law::to_json(*gain.target) : Json();
   Json gain_json = law::to_json(gain);
-  gain_json["words"] = gain.warnings;
+  gain_json["words"] = gain_words(gain);
 
   Json rows = Json::array();
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "smelt/core/file.h"
+#include "smelt/core/folder_lock.h"
 #include "smelt/core/parallel.h"
 #include "smelt/data/rows.h"
 #include "smelt/study/provenance.h"
@@ -38,6 +39,8 @@ class Study {
   }
 
   StudyResult run() {
+    make_folder(request_.out / "runs");
+    const FolderLock lock(request_.out, "study", "another study is running in this folder");
     claim_folder();
     const std::string started = utc_now();
     bool done = stage("rates", rate_tasks(), parallel_);
@@ -63,7 +66,6 @@ class Study {
                            {"config", setup_.config.file->root().to_json()},
                            {"store", store_.fingerprint()}};
     const auto file = request_.out / "identity.json";
-    make_folder(request_.out / "runs");
     if (!std::filesystem::exists(file)) {
       write_file_atomic(file, to_text(identity));
       write_file_atomic(request_.out / "study.toml", setup_.config.text);

@@ -1,17 +1,14 @@
 #include "smelt/train/run.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <utility>
 
 #include "smelt/core/file.h"
+#include "smelt/core/folder_lock.h"
 #include "smelt/core/table.h"
 #include "smelt/model/weights.h"
 #include "smelt/train/checkpoint.h"
@@ -23,28 +20,6 @@ namespace smelt::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// At most one process trains in a folder.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) {
-    const fs::path file = folder / ".lock";
-    descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    // File systems without locks are used without.
-    if (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      ::close(descriptor_);
-      throw Error("train", "another process is training in this folder", folder.string());
-    }
-  }
-  ~FolderLock() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
 
 /// Where this call starts: weights, moments and state.
 struct Start {
@@ -348,7 +323,7 @@ data::RowStream open_rows(const RunConfig& config) {
 RunResult run(const RunConfig& config, const fs::path& folder, const Callbacks& callbacks) {
   data::RowStream rows = open_rows(config);
   make_folder(folder);
-  const FolderLock lock(folder);
+  const FolderLock lock(folder, "train", "another process is training in this folder");
   const ProcessSettings settings(config.threads);
   Start start = find_start(config, folder, rows.order_fingerprint(), callbacks.log);
   place_run_config(config, folder);

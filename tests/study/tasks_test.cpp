@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "smelt/core/error.h"
 #include "smelt/core/file.h"
 
 namespace smelt::study {
@@ -57,7 +58,7 @@ TEST_F(TasksTest, AFailureNamesTaskAndReasonAndLeavesNoOutput) {
     run_tasks({{"my task", {shell("a", "echo half; echo 'disk is full' >&2; exit 3")}}},
               {.stage = "s", .parallel = 1, .progress = {}, .signal = {}});
     FAIL() << "expected an Error";
-  } catch (const Error& error) {
+  } catch (const smelt::Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("my task ended with exit status 3: disk is full"));
   }
   EXPECT_FALSE(std::filesystem::exists(folder_ / "a.json"));
@@ -79,7 +80,7 @@ TEST_F(TasksTest, AFailedTrialThatDidNotDivergeIsAFailure) {
   Step train = shell("a", "echo '{\"status\": \"finished\"}'; exit 1");
   train.may_diverge = true;
   EXPECT_THROW(
-      run_tasks({{"t", {train}}}, {.stage = "s", .parallel = 1, .progress = {}, .signal = {}}), Error);
+      run_tasks({{"t", {train}}}, {.stage = "s", .parallel = 1, .progress = {}, .signal = {}}), smelt::Error);
 }
 
 TEST_F(TasksTest, ASignalIsPassedOnOnceAndNothingMoreStarts) {
