@@ -32,19 +32,23 @@ std::string describe(const arch::ModelConfig& model) {
 
 std::string terms_text(const budget::Budget& b) {
   Table table({"per token or in all", "count"});
-  for (const auto& term : b.parameter_terms) table.add_row({"parameters: " + term.name, with_commas(term.count)});
+  for (const auto& term : b.parameter_terms)
+    table.add_row({"parameters: " + term.name, with_commas(term.count)});
   table.add_row({"parameters, total", with_commas(b.parameters_total)});
   table.add_row({"parameters, active", with_commas(b.parameters_active)});
   table.add_row({"weights executed (W)", with_commas(b.parameters_executed)});
   table.add_row({"embedding, head, final norm", with_commas(b.parameters_embedding)});
-  for (const auto& term : b.flops_terms) table.add_row({"training FLOPs: " + term.name, with_commas(term.count)});
+  for (const auto& term : b.flops_terms)
+    table.add_row({"training FLOPs: " + term.name, with_commas(term.count)});
   table.add_row({"training FLOPs, F", with_commas(b.flops_per_token)});
   table.add_row({"forward FLOPs", with_commas(b.flops_forward)});
   table.add_row({"LM head FLOPs (outside F)", with_commas(b.flops_head)});
   table.add_row({"6 x active (convention)", with_commas(b.six_n)});
-  table.add_row({fmt::format("full context {:.0f} (convention)", b.context), with_commas(b.full_context)});
+  table.add_row(
+      {fmt::format("full context {:.0f} (convention)", b.context), with_commas(b.full_context)});
   table.add_row({"KV cache elements", with_commas(b.kv_elements_per_token)});
-  table.add_row({"KV cache bytes (2-byte elements)", with_commas(budget::kv_bytes_per_token(b, 2))});
+  table.add_row(
+      {"KV cache bytes (2-byte elements)", with_commas(budget::kv_bytes_per_token(b, 2))});
   table.add_row({"executed layers", std::to_string(b.executed_layers)});
   return table.text();
 }
@@ -62,10 +66,10 @@ void run(Session& session, const Options& options) {
   Json json = budget::to_json(counted);
   json["sparsity"] = sparsity;
   json["control"] = control_name;
-  std::string text = describe(model) + "\n" + terms_text(counted) +
-                     fmt::format("compute-equivalent sparsity {:.4f} (control: {})\n", sparsity,
-                                 control_name) +
-                     fmt::format("attended positions {:.6g} per token\n", options.attended);
+  std::string text =
+      describe(model) + "\n" + terms_text(counted) +
+      fmt::format("compute-equivalent sparsity {:.4f} (control: {})\n", sparsity, control_name) +
+      fmt::format("attended positions {:.6g} per token\n", options.attended);
   if (!options.baseline.empty()) {
     const auto base_model = arch::read_model_config(options.baseline);
     const auto base = budget::count(base_model, options.attended, options.context);
@@ -74,11 +78,13 @@ void run(Session& session, const Options& options) {
     json["mismatch"] = budget::to_json(off);
     Table table({"budget", options.baseline, options.config, "mismatch"});
     const auto row = [&table](const char* name, double a, double b, double difference) {
-      table.add_row({name, with_commas(a), with_commas(b), fmt::format("{:+.3f} %", 100 * difference)});
+      table.add_row(
+          {name, with_commas(a), with_commas(b), fmt::format("{:+.3f} %", 100 * difference)});
     };
     row("training FLOPs per token", base.flops_per_token, counted.flops_per_token, off.flops);
     row("total parameters", base.parameters_total, counted.parameters_total, off.parameters);
-    row("KV elements per token", base.kv_elements_per_token, counted.kv_elements_per_token, off.kv_cache);
+    row("KV elements per token", base.kv_elements_per_token, counted.kv_elements_per_token,
+        off.kv_cache);
     text += "\n" + table.text();
   }
   if (session.json) {

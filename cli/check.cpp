@@ -36,7 +36,6 @@ std::string as_text(const std::vector<model::CaseResult>& results) {
                    difference(r, "lb_loss"), difference(r, "z_loss"), difference(r, "experts"),
                    verdict});
     if (!r.note.empty()) notes += fmt::format("{}: {}\n", r.name, r.note);
-    for (const std::string& line : r.problems) notes += fmt::format("{}: {}\n", r.name, line);
     run += r.note.empty();
     passed += r.passed;
   }
@@ -47,13 +46,13 @@ void run(Session& session, const Options& options) {
   std::vector<model::CaseResult> results;
   bool failed = false, any = false;
   for (const std::string& folder : options.cases) {
-    session.progress({"check", static_cast<double>(results.size()),
-                      static_cast<double>(options.cases.size()), "cases", folder});
     results.push_back(model::check_case(folder));
+    for (const std::string& line : results.back().problems) {
+      session.progress.log(line.starts_with('[') ? line : "[check] " + folder + ": " + line);
+    }
     failed = failed || (results.back().note.empty() && !results.back().passed);
     any = any || results.back().passed;
   }
-  session.progress.finish();
   if (session.json) {
     Json json = {{"schema", "smelt.check/1"}, {"device", options.device}, {"cases", Json::array()}};
     for (const auto& result : results) json["cases"].push_back(model::to_json(result));

@@ -16,7 +16,8 @@ inline std::string flag_name(const char* field) {
   return name;
 }
 
-/// One flag per field; its default, unit and range appear in --help.  `options` must outlive the parse.
+/// One flag per field; its default, unit and range appear in --help.  `options` must outlive the
+/// parse.
 template <class Options>
 void add_flags(CLI::App& verb, Options& options, const std::string& group = "Options") {
   Options::visit_fields(options, [&](const Field& field, auto& value) {
@@ -35,9 +36,7 @@ void add_flags(CLI::App& verb, Options& options, const std::string& group = "Opt
     };
     if constexpr (std::is_enum_v<T>) {
       flag = verb.add_option_function<std::string>(
-          name,
-          [&value](const std::string& text) { value = *enum_from<T>(text); },
-          help);
+          name, [&value](const std::string& text) { value = *enum_from<T>(text); }, help);
       flag->check(CLI::IsMember(enum_choices<T>()))->default_str(enum_name(value));
     } else if constexpr (std::is_same_v<T, bool>) {
       flag = verb.add_flag(name + ",!--no-" + name.substr(2), value,

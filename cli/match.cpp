@@ -33,7 +33,8 @@ std::vector<std::string> row(const std::string& name, const arch::ModelConfig& m
 }
 
 std::string to_text(const budget::MatchResult& result) {
-  Table table({"model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs", "parameters", "KV cache"});
+  Table table({"model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs", "parameters",
+               "KV cache"});
   table.add_row(row("Baseline", result.baseline, {}));
   table.add_row(row("SMELT", result.best.config, result.best.mismatch));
   for (std::size_t i = 0; i < result.alternatives.size(); ++i) {

@@ -17,7 +17,8 @@ struct Options {
   double flops_per_second = 0;
 };
 
-std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan, double flops_per_second) {
+std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
+                    double flops_per_second) {
   Table table({"cell", "arm", "hidden", "experts", "FLOPs/token", "parameters", "S", "FLOPs off",
                "params off", "KV off"});
   for (const plan::Cell& cell : plan.cells) {
@@ -36,17 +37,20 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan, doub
     }
   }
   std::string text = table.text() + "\n";
-  text += fmt::format("{} pairs x {} seeds, {} tokens a run with its {} branches\n", plan.cells.size(),
-                      study.seeds.size(), with_si(plan.pair_tokens), study.horizons.steps.size());
-  text += fmt::format("{:.0f} learning-rate trials of {} tokens\n", plan.trials, with_si(plan.trial_tokens));
-  text += fmt::format("FLOPs: {} trials + {} runs = {} (LM head included)\n", with_si(plan.flops_trials),
-                      with_si(plan.flops_runs), with_si(plan.flops));
+  text +=
+      fmt::format("{} pairs x {} seeds, {} tokens a run with its {} branches\n", plan.cells.size(),
+                  study.seeds.size(), with_si(plan.pair_tokens), study.horizons.steps.size());
+  text += fmt::format("{:.0f} learning-rate trials of {} tokens\n", plan.trials,
+                      with_si(plan.trial_tokens));
+  text += fmt::format("FLOPs: {} trials + {} runs = {} (LM head included)\n",
+                      with_si(plan.flops_trials), with_si(plan.flops_runs), with_si(plan.flops));
   if (flops_per_second > 0) {
     text += fmt::format("at {} FLOP/s in all: {}\n", with_si(flops_per_second),
                         duration_text(plan.flops / flops_per_second));
   }
-  text += fmt::format("weights, gradients and moments of the largest model: {}B; checkpoints on disk: {}B\n",
-                      with_si(plan.largest_run_bytes), with_si(plan.checkpoint_bytes));
+  text += fmt::format(
+      "weights, gradients and moments of the largest model: {}B; checkpoints on disk: {}B\n",
+      with_si(plan.largest_run_bytes), with_si(plan.checkpoint_bytes));
   for (const std::string& line : plan.words) text += "! " + line + "\n";
   return text;
 }
@@ -84,9 +88,9 @@ void run(Session& session, const Options& options) {
 }  // namespace
 
 void add_plan(CLI::App& program, Session& session) {
-  CLI::App& verb = new_verb(program, session, "plan",
-                            "What a study will cost, before anything runs",
-                            "smelt plan configs/quick.toml --flops-per-second 3e10");
+  CLI::App& verb =
+      new_verb(program, session, "plan", "What a study will cost, before anything runs",
+               "smelt plan configs/quick.toml --flops-per-second 3e10");
   auto options = std::make_shared<Options>();
   verb.add_option("STUDY.toml", options->study, "study configuration")->required();
   verb.add_option("--flops-per-second", options->flops_per_second,

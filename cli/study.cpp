@@ -28,10 +28,12 @@ std::string result_table(const Json& study) {
     }
     const Json& interval = gap.at("interval");
     table.add_row({gap.at("cell"), with_si(gap.at("tokens")), fmt::format("{:.4f}", losses[0]),
-                   fmt::format("{:.4f}", losses[1]), fmt::format("{:+.1f}", 1000 * gap.at("gap").get<double>()),
-                   interval.is_array() ? fmt::format("{:+.1f} … {:+.1f}", 1000 * interval[0].get<double>(),
-                                                     1000 * interval[1].get<double>())
-                                       : "one seed",
+                   fmt::format("{:.4f}", losses[1]),
+                   fmt::format("{:+.1f}", 1000 * gap.at("gap").get<double>()),
+                   interval.is_array()
+                       ? fmt::format("{:+.1f} … {:+.1f}", 1000 * interval[0].get<double>(),
+                                     1000 * interval[1].get<double>())
+                       : "one seed",
                    std::to_string(gap.at("per_seed").size())});
   }
   return table.text();
@@ -51,10 +53,12 @@ void run(Session& session, const Options& options) {
   bool header = false;
   request.endpoint = [&session, &header](const study::EndpointRow& row) {
     const char* format = "{:<20} {:>6} {:>9}  {:<9} {:>9}";
-    if (!header) session.progress.log(fmt::format(fmt::runtime(format), "cell", "seed", "tokens", "arm", "loss"));
+    if (!header)
+      session.progress.log(
+          fmt::format(fmt::runtime(format), "cell", "seed", "tokens", "arm", "loss"));
     header = true;
-    session.progress.log(fmt::format(fmt::runtime(format), row.cell, row.seed, with_si(row.tokens), row.arm,
-                                     fmt::format("{:.4f}", row.loss)));
+    session.progress.log(fmt::format(fmt::runtime(format), row.cell, row.seed, with_si(row.tokens),
+                                     row.arm, fmt::format("{:.4f}", row.loss)));
   };
   const study::StudyResult result = study::run_study(request);
   if (result.interrupted) {
@@ -72,7 +76,8 @@ void run(Session& session, const Options& options) {
                 {"report", page}});
     return;
   }
-  std::string text = result_table(result.study) + "\n" + result.study.at("headline").get<std::string>() + "\n";
+  std::string text =
+      result_table(result.study) + "\n" + result.study.at("headline").get<std::string>() + "\n";
   for (const Json& line : result.study.at("words")) text += "! " + line.get<std::string>() + "\n";
   print(text + "report: " + page + "\n");
 }
@@ -80,12 +85,14 @@ void run(Session& session, const Options& options) {
 }  // namespace
 
 void add_study(CLI::App& program, Session& session) {
-  CLI::App& verb = new_verb(program, session, "study",
-                            "Match, train, evaluate and fit pairs of models, and report what looping is worth",
-                            "smelt study configs/quick.toml --out runs/quick");
+  CLI::App& verb =
+      new_verb(program, session, "study",
+               "Match, train, evaluate and fit pairs of models, and report what looping is worth",
+               "smelt study configs/quick.toml --out runs/quick");
   auto options = std::make_shared<Options>();
   verb.add_option("STUDY.toml", options->config, "study configuration")->required();
-  verb.add_option("--out", options->out, "the study's folder; an unfinished one goes on")->required();
+  verb.add_option("--out", options->out, "the study's folder; an unfinished one goes on")
+      ->required();
   verb.callback([&session, options] { run(session, *options); });
 }
 

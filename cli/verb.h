@@ -1,5 +1,5 @@
-// How a verb of the command line is made: one file per verb, which declares its arguments and says what
-// to do.  See budget.cpp for the simplest one.
+// How a verb of the command line is made: one file per verb, which declares its arguments and says
+// what to do.  See budget.cpp for the simplest one.
 //
 //   void add_budget(CLI::App& program, Session& session) {
 //     auto& verb = new_verb(program, session, "budget", "…", "smelt budget configs/tiny.json");
@@ -20,10 +20,10 @@ namespace smelt::cli {
 
 /// What every verb shares: the output mode, the progress line, interruption.
 struct Session {
-  bool json = false;     // --json: one JSON object on stdout
-  ProgressLine progress; // on stderr
-  int exit_code = 0;     // a verb that ran but failed its purpose (check beyond tolerance) sets 1
-  std::string program;   // path of the running program
+  bool json = false;      // --json: one JSON object on stdout
+  ProgressLine progress;  // on stderr
+  int exit_code = 0;      // a verb that ran but failed its purpose (check beyond tolerance) sets 1
+  std::string program;    // path of the running program
 };
 
 /// A subcommand with --json, its help text and an example below it.
@@ -37,8 +37,8 @@ void print_json(const Json& json);
 /// "! …" on stderr, above the progress line.
 void warn(Session& session, const std::string& message);
 
-/// Signals seen so far: 0, or the number of the first SIGINT / SIGTERM since `watch_signals()`.  The second signal
-/// ends the program at once.
+/// Signals seen so far: 0, or the number of the first SIGINT / SIGTERM since `watch_signals()`. The
+/// second signal ends the program at once.
 void watch_signals();
 int signal_seen();
 
@@ -48,7 +48,8 @@ struct VerbEntry {
   void (*add)(CLI::App& program, Session& session);  // null: the verb lives in smelt-torch
 };
 
-/// Parses, runs and turns every failure into one clear line: exit 0, 1 (failed), 2 (usage), 128 + n.
+/// Parses, runs and turns every failure into one clear line: exit 0, 1 (failed), 2 (usage), 128 +
+/// n.
 int run_program(int argc, char** argv, const std::vector<VerbEntry>& verbs);
 
 }  // namespace smelt::cli

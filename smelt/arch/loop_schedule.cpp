@@ -6,7 +6,8 @@ LoopSchedule make_schedule(const ModelConfig& config) {
   LoopSchedule schedule;
   const auto run = [&schedule](std::int64_t first, std::int64_t last, std::int64_t visit,
                                double scale) {
-    for (std::int64_t layer = first; layer <= last; ++layer) schedule.push_back({layer, visit, scale});
+    for (std::int64_t layer = first; layer <= last; ++layer)
+      schedule.push_back({layer, visit, scale});
   };
   if (!config.loop) {
     run(0, config.num_hidden_layers - 1, 1, 1.0);

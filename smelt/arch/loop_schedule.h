@@ -1,7 +1,7 @@
 // The order in which physical layers are executed: prelude, span × visits, coda.
 //
-// A block loop: the span runs start to end, then again start to end.  Weights belong to a physical layer;
-// KV slots, router statistics and probes to a (layer, visit), in this order.
+// A block loop: the span runs start to end, then again start to end.  Weights belong to a physical
+// layer; KV slots, router statistics and probes to a (layer, visit), in this order.
 #pragma once
 
 #include <cstdint>

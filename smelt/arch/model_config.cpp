@@ -13,12 +13,32 @@ namespace {
 const std::set<std::string> kModelTypes = {"qwen3_moe", "smelt"};
 
 /// Hugging Face keys that say nothing about the arithmetic.
-const std::set<std::string> kHarmless = {
-    "_name_or_path", "architectures", "attn_implementation", "auto_map", "bos_token_id", "dtype",
-    "eos_token_id", "initializer_range", "intermediate_size", "max_window_layers", "name_or_path",
-    "output_router_logits", "pad_token_id", "router_aux_loss_coef", "tokenizer_class", "torch_dtype",
-    "transformers_version", "use_cache", "chunk_size_feed_forward", "id2label", "label2id",
-    "return_dict", "output_attentions", "output_hidden_states", "is_encoder_decoder", "problem_type"};
+const std::set<std::string> kHarmless = {"_name_or_path",
+                                         "architectures",
+                                         "attn_implementation",
+                                         "auto_map",
+                                         "bos_token_id",
+                                         "dtype",
+                                         "eos_token_id",
+                                         "initializer_range",
+                                         "intermediate_size",
+                                         "max_window_layers",
+                                         "name_or_path",
+                                         "output_router_logits",
+                                         "pad_token_id",
+                                         "router_aux_loss_coef",
+                                         "tokenizer_class",
+                                         "torch_dtype",
+                                         "transformers_version",
+                                         "use_cache",
+                                         "chunk_size_feed_forward",
+                                         "id2label",
+                                         "label2id",
+                                         "return_dict",
+                                         "output_attentions",
+                                         "output_hidden_states",
+                                         "is_encoder_decoder",
+                                         "problem_type"};
 
 /// Keys that change the arithmetic unless they have this value.
 const std::map<std::string, std::vector<Json>> kOnlyAs = {
@@ -63,7 +83,8 @@ class Reader {
     const Json& type = json_.at("model_type");
     if (!type.is_string() || !kModelTypes.contains(type.get<std::string>())) {
       problems_.add("model_type: expected " +
-                    join_choices({kModelTypes.begin(), kModelTypes.end()}) + ", got " + type.dump());
+                    join_choices({kModelTypes.begin(), kModelTypes.end()}) + ", got " +
+                    type.dump());
     }
   }
 
@@ -106,7 +127,8 @@ class Reader {
     const bool plain =
         rope.is_object() && rope.value("rope_type", Json("default")) == Json("default");
     if (!plain || (rope.contains("rope_theta") && !rope.at("rope_theta").is_number())) {
-      problems_.add("rope_parameters: only rope_type \"default\" is understood, got " + rope.dump());
+      problems_.add("rope_parameters: only rope_type \"default\" is understood, got " +
+                    rope.dump());
       return;
     }
     for (const auto& [key, value] : rope.items()) {
@@ -149,8 +171,8 @@ class Reader {
       } else if (const auto known = kOnlyAs.find(key); known != kOnlyAs.end()) {
         const auto& allowed = known->second;
         if (std::find(allowed.begin(), allowed.end(), value) == allowed.end()) {
-          problems_.add("key \"" + key + "\" changes the arithmetic; only " + allowed.front().dump() +
-                        " is understood, got " + value.dump());
+          problems_.add("key \"" + key + "\" changes the arithmetic; only " +
+                        allowed.front().dump() + " is understood, got " + value.dump());
         } else {
           config.kept[key] = value;
         }
@@ -175,7 +197,8 @@ void validate(const ModelConfig& config, Problems& problems) {
   if (config.num_key_value_heads > 0 &&
       config.num_attention_heads % config.num_key_value_heads != 0) {
     problems.add("num_attention_heads: expected a multiple of num_key_value_heads = " +
-                 number(config.num_key_value_heads) + ", got " + number(config.num_attention_heads));
+                 number(config.num_key_value_heads) + ", got " +
+                 number(config.num_attention_heads));
   }
   if (config.head_dim % 2 != 0) {
     problems.add("head_dim: expected an even number (RoPE turns pairs), got " +

@@ -1,7 +1,7 @@
 // The geometry of a decoder-only MoE Transformer, looped or not (paper section 2).
 //
-// Keys are Hugging Face's Qwen3-MoE keys plus "qk_norm" and "loop".  A config without `loop`, or with one
-// visit, is the unlooped Baseline.
+// Keys are Hugging Face's Qwen3-MoE keys plus "qk_norm" and "loop".  A config without `loop`, or
+// with one visit, is the unlooped Baseline.
 //
 //   ModelConfig config = read_model_config("config.json");
 //   LoopSchedule schedule = make_schedule(config);
@@ -20,8 +20,8 @@ namespace smelt::arch {
 
 /// A span of physical layers that runs `visits` times, start to end each time.
 struct Loop {
-  std::int64_t first = 1;       // 1-based, inclusive
-  std::int64_t last = 1;        // 1-based, inclusive
+  std::int64_t first = 1;  // 1-based, inclusive
+  std::int64_t last = 1;   // 1-based, inclusive
   std::int64_t visits = 2;
   double residual_scale = 0.5;  // multiplies every sublayer's write in the span, on every visit
 
@@ -45,7 +45,8 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   bool qk_norm = true;
   std::optional<Loop> loop;
-  Json kept = Json::object();  // Hugging Face keys that do not change the arithmetic, written back as read
+  Json kept =
+      Json::object();  // Hugging Face keys that do not change the arithmetic, written back as read
 
   std::int64_t query_width() const { return num_attention_heads * head_dim; }
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
@@ -53,7 +54,9 @@ struct ModelConfig {
   /// Layers in the loop span; 0 without a loop.
   std::int64_t span_layers() const { return loop ? loop->last - loop->first + 1 : 0; }
   /// L_eff = L + (visits - 1) · span.
-  std::int64_t executed_layers() const { return num_hidden_layers + (visits() - 1) * span_layers(); }
+  std::int64_t executed_layers() const {
+    return num_hidden_layers + (visits() - 1) * span_layers();
+  }
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -88,12 +91,12 @@ void validate(const ModelConfig& config, Problems& problems);
 ModelConfig read_model_config(const std::filesystem::path& file);
 ModelConfig model_config_from_json(const Json& json, const std::string& name);
 
-/// The file's content: "model_type" is "smelt" for a looped model, "qwen3_moe" for what a Qwen3-MoE reader
-/// computes the same way.
+/// The file's content: "model_type" is "smelt" for a looped model, "qwen3_moe" for what a Qwen3-MoE
+/// reader computes the same way.
 Json to_json(const ModelConfig& config);
 
-/// The span of `span` layers with floor((layers - span) / 2) layers before it (paper section 2), and
-/// residual scale 1 / visits.  Throws Error when it does not fit.
+/// The span of `span` layers with floor((layers - span) / 2) layers before it (paper section 2),
+/// and residual scale 1 / visits.  Throws Error when it does not fit.
 Loop middle_loop(std::int64_t layers, std::int64_t span, std::int64_t visits);
 
 }  // namespace smelt::arch

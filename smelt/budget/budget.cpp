@@ -47,28 +47,24 @@ Budget count(const arch::ModelConfig& model, double attended, double context) {
   b.attended = attended;
   b.context = context;
   b.executed_layers = model.executed_layers();
-  b.parameter_terms = {{"attention q", layers * w.query},
-                       {"attention k, v", layers * w.key_value},
-                       {"attention o", layers * w.output},
-                       {"router", layers * w.router},
-                       {"experts", layers * w.expert * experts},
-                       {"norms", layers * w.norms}};
+  b.parameter_terms = {
+      {"attention q", layers * w.query},        {"attention k, v", layers * w.key_value},
+      {"attention o", layers * w.output},       {"router", layers * w.router},
+      {"experts", layers * w.expert * experts}, {"norms", layers * w.norms}};
   if (model.qk_norm) b.parameter_terms.push_back({"q/k norms", layers * w.qk_norms});
   b.parameters_total = sum(b.parameter_terms);
   b.parameters_active = b.parameters_total - layers * w.expert * (experts - top_k);
   b.parameters_executed =
       executed * (w.query + w.key_value + w.output + w.router + top_k * w.expert);
-  b.parameters_embedding = embedding * (model.tie_word_embeddings ? 1 : 2) +
-                           static_cast<double>(model.hidden_size);
+  b.parameters_embedding =
+      embedding * (model.tie_word_embeddings ? 1 : 2) + static_cast<double>(model.hidden_size);
 
   // q·kᵀ and p·v: 4·q·t̄ FLOPs forward, three times that with the backward pass.
   const double attention = 12 * static_cast<double>(model.query_width()) * executed;
-  b.flops_terms = {{"attention q", 6 * executed * w.query},
-                   {"attention k, v", 6 * executed * w.key_value},
-                   {"attention o", 6 * executed * w.output},
-                   {"attention scores", attention * attended},
-                   {"router", 6 * executed * w.router},
-                   {"experts", 6 * executed * w.expert * top_k}};
+  b.flops_terms = {
+      {"attention q", 6 * executed * w.query},  {"attention k, v", 6 * executed * w.key_value},
+      {"attention o", 6 * executed * w.output}, {"attention scores", attention * attended},
+      {"router", 6 * executed * w.router},      {"experts", 6 * executed * w.expert * top_k}};
   b.flops_per_token = sum(b.flops_terms);
   b.flops_forward = b.flops_per_token / 3;
   b.flops_head = 6 * embedding;

@@ -15,14 +15,16 @@ using arch::ModelConfig;
 /// Bounds of natural geometries, as ratios to the Baseline's.
 constexpr double kHiddenMin = 0.5, kHiddenMax = 1.0;
 constexpr double kHeadDimMin = 0.5, kHeadDimMax = 2.0;
-constexpr double kGroupMin = 0.5, kGroupMax = 2.0;        // heads per KV head
-constexpr double kQueryMin = 0.8, kQueryMax = 1.3;        // query width / hidden
-constexpr double kExpertMin = 0.5, kExpertMax = 2.0;      // expert width / hidden
+constexpr double kGroupMin = 0.5, kGroupMax = 2.0;    // heads per KV head
+constexpr double kQueryMin = 0.8, kQueryMax = 1.3;    // query width / hidden
+constexpr double kExpertMin = 0.5, kExpertMax = 2.0;  // expert width / hidden
 constexpr double kExpertsMin = 1.0, kExpertsMax = 3.5;
 constexpr std::int64_t kSmallHidden = 512;
 constexpr std::size_t kAlternatives = 8;
 
-double square_log(double ratio) { return std::log(ratio) * std::log(ratio); }
+double square_log(double ratio) {
+  return std::log(ratio) * std::log(ratio);
+}
 
 /// Calls `use(n)` for the multiples of `step` in [low, high].
 template <class Use>
@@ -60,7 +62,8 @@ class Search {
 
   MatchResult run() {
     search_kv_heads(base_.num_key_value_heads);
-    if (!best_within(options_.tolerance_kv_cache) && !best_within(options_.tolerance_kv_cache_wide)) {
+    if (!best_within(options_.tolerance_kv_cache) &&
+        !best_within(options_.tolerance_kv_cache_wide)) {
       const std::int64_t own = base_.num_key_value_heads;
       for (std::int64_t kv = 1; kv <= 2 * own * 4; ++kv) {
         if (kv != own && (own % kv == 0 || kv % own == 0)) search_kv_heads(kv);
@@ -75,7 +78,8 @@ class Search {
     for_multiples(kHeadDimMin * dim, kHeadDimMax * dim, options_.head_dim_multiple,
                   [&](std::int64_t head_dim) {
                     const double kv = 2.0 * static_cast<double>(kv_heads * head_dim) * executed_ /
-                                          target_.kv_elements_per_token - 1;
+                                          target_.kv_elements_per_token -
+                                      1;
                     search_heads(kv_heads, head_dim, kv);
                   });
   }
@@ -114,7 +118,8 @@ class Search {
     });
   }
 
-  /// Expert width and count: the parameters fix the count for each width, the FLOPs choose the width.
+  /// Expert width and count: the parameters fix the count for each width, the FLOPs choose the
+  /// width.
   void search_experts(Candidate c) {
     const double h = static_cast<double>(c.hidden);
     const double q = static_cast<double>(c.heads * c.head_dim);
@@ -143,22 +148,21 @@ class Search {
       keep(c);
     };
 
-    for_multiples(kExpertMin * base_width * h, kExpertMax * base_width * h, width_step_,
-                  [&](std::int64_t width) {
-                    const double i = static_cast<double>(width);
-                    const double exact = (target_.parameters_total / layers - attention - norms) /
-                                         (h + 3 * h * i);
-                    // Skip widths whose FLOPs are hopeless whatever the count rounds to.
-                    const double flops =
-                        6 * executed_ * (attention + h * exact + top_k * 3 * h * i) + scores;
-                    const double limit = std::max(0.05, 4 * options_.tolerance_flops);
-                    if (std::abs(flops / target_.flops_per_token - 1) > limit) return;
-                    const auto step = static_cast<double>(experts_step_);
-                    const auto below =
-                        static_cast<std::int64_t>(std::floor(exact / step)) * experts_step_;
-                    consider(width, below);
-                    consider(width, below + experts_step_);
-                  });
+    for_multiples(
+        kExpertMin * base_width * h, kExpertMax * base_width * h, width_step_,
+        [&](std::int64_t width) {
+          const double i = static_cast<double>(width);
+          const double exact =
+              (target_.parameters_total / layers - attention - norms) / (h + 3 * h * i);
+          // Skip widths whose FLOPs are hopeless whatever the count rounds to.
+          const double flops = 6 * executed_ * (attention + h * exact + top_k * 3 * h * i) + scores;
+          const double limit = std::max(0.05, 4 * options_.tolerance_flops);
+          if (std::abs(flops / target_.flops_per_token - 1) > limit) return;
+          const auto step = static_cast<double>(experts_step_);
+          const auto below = static_cast<std::int64_t>(std::floor(exact / step)) * experts_step_;
+          consider(width, below);
+          consider(width, below + experts_step_);
+        });
   }
 
   /// Worst mismatch in units of tolerance; at most 1 is inside.
@@ -173,7 +177,8 @@ class Search {
 
   void keep(const Candidate& c) { candidates_.push_back(c); }
 
-  /// Nearest to the Baseline's proportions inside the box; equal distances by mismatch, then by size.
+  /// Nearest to the Baseline's proportions inside the box; equal distances by mismatch, then by
+  /// size.
   const Candidate* best_within(double kv_tolerance) const {
     const Candidate* best = nullptr;
     for (const Candidate& c : candidates_) {
@@ -248,9 +253,9 @@ class Search {
     say("KV cache", r.best.mismatch.kv_cache, kv_tolerance,
         "head_dim_multiple or tolerance_kv_cache");
     if (r.within_tolerance && kv_tolerance > options_.tolerance_kv_cache) {
-      r.words.push_back(fmt::format("KV cache {:+.2f} %: nothing within {:.2f} %, so {:.2f} % was used",
-                                    100 * r.best.mismatch.kv_cache,
-                                    100 * options_.tolerance_kv_cache, 100 * kv_tolerance));
+      r.words.push_back(fmt::format(
+          "KV cache {:+.2f} %: nothing within {:.2f} %, so {:.2f} % was used",
+          100 * r.best.mismatch.kv_cache, 100 * options_.tolerance_kv_cache, 100 * kv_tolerance));
     }
     const std::int64_t head_dim = r.best.config.head_dim;
     if (head_dim % 8 == 0) return;
@@ -262,9 +267,10 @@ class Search {
     }
     std::string line = fmt::format("head_dim {} is no multiple of 8 (slower on GPUs)", head_dim);
     if (even) {
-      line += fmt::format("; best multiple of 8: {} with FLOPs {:+.2f} %, parameters {:+.2f} %, KV {:+.2f} %",
-                          even->head_dim, 100 * even->off.flops, 100 * even->off.parameters,
-                          100 * even->off.kv_cache);
+      line += fmt::format(
+          "; best multiple of 8: {} with FLOPs {:+.2f} %, parameters {:+.2f} %, KV {:+.2f} %",
+          even->head_dim, 100 * even->off.flops, 100 * even->off.parameters,
+          100 * even->off.kv_cache);
     }
     r.words.push_back(line);
   }
@@ -274,9 +280,8 @@ class Search {
     for (const Candidate& c : candidates_) {
       if (&c != &best && units(c, kv_tolerance) <= 2) near.push_back(&c);
     }
-    std::sort(near.begin(), near.end(), [](const Candidate* a, const Candidate* b) {
-      return a->distance < b->distance;
-    });
+    std::sort(near.begin(), near.end(),
+              [](const Candidate* a, const Candidate* b) { return a->distance < b->distance; });
     // Nearest first, so a kept one can only be beaten on a mismatch.
     std::vector<const Candidate*> front = {&best};
     for (const Candidate* c : near) {
@@ -332,15 +337,15 @@ MatchResult match(const ModelConfig& baseline, const MatchOptions& options) {
 Json to_json(const MatchResult& r) {
   Json alternatives = Json::array();
   for (const Match& m : r.alternatives) alternatives.push_back(match_json(m));
-  return {{"schema", "smelt.match/1"},
-          {"baseline", arch::to_json(r.baseline)},
-          {"matched", arch::to_json(r.best.config)},
-          {"mismatch", to_json(r.best.mismatch)},
-          {"within_tolerance", r.within_tolerance},
-          {"budget",
-           {{"baseline", to_json(r.baseline_budget)}, {"matched", to_json(r.best.budget)}}},
-          {"alternatives", alternatives},
-          {"words", r.words}};
+  return {
+      {"schema", "smelt.match/1"},
+      {"baseline", arch::to_json(r.baseline)},
+      {"matched", arch::to_json(r.best.config)},
+      {"mismatch", to_json(r.best.mismatch)},
+      {"within_tolerance", r.within_tolerance},
+      {"budget", {{"baseline", to_json(r.baseline_budget)}, {"matched", to_json(r.best.budget)}}},
+      {"alternatives", alternatives},
+      {"words", r.words}};
 }
 
 }  // namespace smelt::budget

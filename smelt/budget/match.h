@@ -1,8 +1,10 @@
-// Finds the looped model whose FLOPs per token, parameters and KV cache equal an unlooped Baseline's.
+// Finds the looped model whose FLOPs per token, parameters and KV cache equal an unlooped
+// Baseline's.
 //
-// The second visit is paid for with a narrower hidden size (FLOPs), the lost parameters come back as
-// experts, the cache is restored with head size and KV heads (paper section 3).  Candidates are natural
-// geometries near the Baseline's proportions; the answer is the one nearest to them within tolerance.
+// The second visit is paid for with a narrower hidden size (FLOPs), the lost parameters come back
+// as experts, the cache is restored with head size and KV heads (paper section 3).  Candidates are
+// natural geometries near the Baseline's proportions; the answer is the one nearest to them within
+// tolerance.
 //
 //   MatchResult result = match(baseline, {});
 //   result.matched;   // a ModelConfig with `loop`
@@ -21,12 +23,13 @@ namespace smelt::budget {
 
 struct MatchOptions {
   std::int64_t visits = 2;
-  double span = 0.5;                       // fraction of the layers when at most 1, else layers
+  double span = 0.5;  // fraction of the layers when at most 1, else layers
   double attended = kPaperAttended;
   double tolerance_flops = 0.005;
   double tolerance_parameters = 0.005;
   double tolerance_kv_cache = 0.01;
-  double tolerance_kv_cache_wide = 0.02;   // when nothing fits the first, and for other KV head counts
+  double tolerance_kv_cache_wide =
+      0.02;  // when nothing fits the first, and for other KV head counts
   std::int64_t head_dim_multiple = 2;
   std::optional<std::int64_t> hidden_multiple;  // default 8, below hidden 512: 2
   std::optional<std::int64_t> expert_width_multiple;
@@ -80,8 +83,8 @@ struct MatchResult {
   std::vector<std::string> words;   // what cannot be met, what to loosen, an odd head size
 };
 
-/// Throws Error when the Baseline is looped, or the span or depth does not fit; no fitting geometry is a
-/// result (`within_tolerance` false), not an error.
+/// Throws Error when the Baseline is looped, or the span or depth does not fit; no fitting geometry
+/// is a result (`within_tolerance` false), not an error.
 MatchResult match(const arch::ModelConfig& baseline, const MatchOptions& options);
 
 /// Schema "smelt.match/1".

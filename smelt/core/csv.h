@@ -15,22 +15,23 @@
 namespace smelt {
 
 struct Csv {
-  std::string name;                             // file name, for messages
+  std::string name;  // file name, for messages
   std::vector<std::string> header;
-  std::vector<std::vector<std::string>> rows;   // each as wide as the header
-  std::vector<std::size_t> lines;               // 1-based line of each row; empty when made in memory
+  std::vector<std::vector<std::string>> rows;  // each as wide as the header
+  std::vector<std::size_t> lines;  // 1-based line of each row; empty when made in memory
 
   std::optional<std::size_t> find(std::string_view column) const;
   /// Throws Error that lists the columns there are.
   std::size_t column(std::string_view column) const;
   /// "endpoints.csv:17".
   std::string where(std::size_t row) const;
-  /// The cell as a finite number (thousands separators accepted); throws Error naming row and column.
+  /// The cell as a finite number (thousands separators accepted); throws Error naming row and
+  /// column.
   double number(std::size_t row, std::size_t column) const;
 };
 
-/// Handles CRLF, a byte order mark and quoted cells.  Throws one Error with every row whose width is
-/// not the header's, or for an empty file.
+/// Handles CRLF, a byte order mark and quoted cells.  Throws one Error with every row whose width
+/// is not the header's, or for an empty file.
 Csv read_csv(const std::filesystem::path& file);
 Csv parse_csv(std::string_view text, std::string name);
 

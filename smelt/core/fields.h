@@ -1,18 +1,19 @@
-// Options structs describe their fields once; flags, TOML, JSON, validation and docs come out of that.
+// Options structs describe their fields once; flags, TOML, JSON, validation and docs come out of
+// that.
 //
 //   struct FitOptions {
 //     double huber_delta = 1e-3;
 //     Weighting weighting = Weighting::kNone;
 //     template <class Self, class Visitor>
 //     static void visit_fields(Self& self, Visitor&& visit) {
-//       visit(Field{"huber_delta", "Huber threshold on log-loss residuals", "nats", 0}, self.huber_delta);
-//       visit(Field{"weighting", "how rows are weighted"}, self.weighting);
+//       visit(Field{"huber_delta", "Huber threshold on log-loss residuals", "nats", 0},
+//       self.huber_delta); visit(Field{"weighting", "how rows are weighted"}, self.weighting);
 //     }
 //   };
 //   template <> struct smelt::EnumNames<Weighting> { static constexpr auto kNames = ...; };
 //
-// Field types: bool, int, std::int64_t, std::uint64_t, double, std::string, enums with a name table,
-// std::vector of int64/double/string, std::optional of int64/double/string.
+// Field types: bool, int, std::int64_t, std::uint64_t, double, std::string, enums with a name
+// table, std::vector of int64/double/string, std::optional of int64/double/string.
 #pragma once
 
 #include <cmath>
@@ -33,7 +34,7 @@
 namespace smelt {
 
 struct Field {
-  const char* name;       // snake_case; the flag is --kebab-case
+  const char* name;  // snake_case; the flag is --kebab-case
   const char* help;
   const char* unit = "";
   double min = -std::numeric_limits<double>::infinity();  // inclusive
@@ -132,8 +133,9 @@ std::string fields_to_toml(const Options& options) {
   return text;
 }
 
-/// Reads every field that the table has (absent ones keep their value), adds a problem with its line for
-/// each wrong type, unknown enum text or number out of range.  Keys read are marked as read.
+/// Reads every field that the table has (absent ones keep their value), adds a problem with its
+/// line for each wrong type, unknown enum text or number out of range.  Keys read are marked as
+/// read.
 template <class Options>
 void read_fields(Options& options, TomlTable table, Problems& problems) {
   Options::visit_fields(options, [&](const Field& field, auto& value) {

@@ -11,8 +11,8 @@ namespace smelt {
 /// Holds an advisory lock on FOLDER/.lock while it lives; a killed process leaves none behind.
 class FolderLock {
  public:
-  /// Throws Error(part, message, folder) when another process holds it.  File systems without locks are used
-  /// without.
+  /// Throws Error(part, message, folder) when another process holds it.  File systems without locks
+  /// are used without.
   FolderLock(const std::filesystem::path& folder, std::string_view part, std::string_view message);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

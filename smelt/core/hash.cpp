@@ -23,13 +23,17 @@ std::string to_hex(XXH128_hash_t hash) {
 
 }  // namespace
 
-std::uint64_t hash64(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+std::uint64_t hash64(std::string_view text) {
+  return XXH3_64bits(text.data(), text.size());
+}
 
 std::string hash_bytes(const void* data, std::size_t size) {
   return to_hex(XXH3_128bits(data, size));
 }
 
-std::string hash_text(std::string_view text) { return hash_bytes(text.data(), text.size()); }
+std::string hash_text(std::string_view text) {
+  return hash_bytes(text.data(), text.size());
+}
 
 std::string hash_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -48,7 +52,9 @@ struct Hasher::State {
   XXH3_state_t xxh;
 };
 
-Hasher::Hasher() : state_(new State) { XXH3_128bits_reset(&state_->xxh); }
+Hasher::Hasher() : state_(new State) {
+  XXH3_128bits_reset(&state_->xxh);
+}
 Hasher::~Hasher() = default;
 Hasher::Hasher(Hasher&&) noexcept = default;
 Hasher& Hasher::operator=(Hasher&&) noexcept = default;
@@ -57,6 +63,8 @@ void Hasher::update(const void* data, std::size_t size) {
   XXH3_128bits_update(&state_->xxh, data, size);
 }
 
-std::string Hasher::digest() const { return to_hex(XXH3_128bits_digest(&state_->xxh)); }
+std::string Hasher::digest() const {
+  return to_hex(XXH3_128bits_digest(&state_->xxh));
+}
 
 }  // namespace smelt

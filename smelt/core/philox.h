@@ -1,7 +1,8 @@
 // Philox4x32-10: a counter-based random number generator (Salmon et al., SC 2011).
 //
-// A stream is named by a seed and a text ("init/model.layers.3.mlp.gate.weight"), and its i-th number is a
-// pure function of (seed, name, i): independent of order, threads, device and world size.
+// A stream is named by a seed and a text ("init/model.layers.3.mlp.gate.weight"), and its i-th
+// number is a pure function of (seed, name, i): independent of order, threads, device and world
+// size.
 //
 //   Philox random(seed, "data/epoch-0");
 //   double u = random.uniform(i);          // i-th draw, in [0, 1)

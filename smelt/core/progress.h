@@ -1,5 +1,5 @@
-// What long work tells the outside while it runs.  The library only calls these; programs decide what
-// to print (a line that rewrites itself on a terminal, plain lines otherwise).
+// What long work tells the outside while it runs.  The library only calls these; programs decide
+// what to print (a line that rewrites itself on a terminal, plain lines otherwise).
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace smelt {
 
 /// One state of a piece of long work.
 struct ProgressEvent {
-  std::string task;      // "train quick-s1-baseline"
-  double done = 0;       // in `unit`
-  double total = 0;      // 0 = unknown
-  std::string unit;      // "tokens"
-  std::string note;      // "loss 3.214"
+  std::string task;  // "train quick-s1-baseline"
+  double done = 0;   // in `unit`
+  double total = 0;  // 0 = unknown
+  std::string unit;  // "tokens"
+  std::string note;  // "loss 3.214"
 };
 
 using ProgressSink = std::function<void(const ProgressEvent&)>;
@@ -23,8 +23,8 @@ using ProgressSink = std::function<void(const ProgressEvent&)>;
 /// Where warnings and milestones go, one line each, without newline.
 using LogSink = std::function<void(const std::string&)>;
 
-/// Turns events into lines on stderr: at most 10 a second on a terminal (one rewritten line with rate
-/// and ETA), else one plain line every `plain_seconds`.
+/// Turns events into lines on stderr: at most 10 a second on a terminal (one rewritten line with
+/// rate and ETA), else one plain line every `plain_seconds`.
 class ProgressLine {
  public:
   explicit ProgressLine(double plain_seconds = 10);

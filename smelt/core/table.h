@@ -10,7 +10,8 @@ class Table {
  public:
   explicit Table(std::vector<std::string> header);
   void add_row(std::vector<std::string> cells);
-  /// One line per row, two spaces between columns; a cell that reads as a number is set to the right.
+  /// One line per row, two spaces between columns; a cell that reads as a number is set to the
+  /// right.
   std::string text() const;
 
  private:

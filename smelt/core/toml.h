@@ -1,10 +1,11 @@
-// TOML files (toml++) whose every key must be read by somebody, with errors that name file and line.
+// TOML files (toml++) whose every key must be read by somebody, with errors that name file and
+// line.
 //
 //   TomlFile file = TomlFile::read("study.toml");
 //   Problems problems("study", "study.toml");
 //   auto seeds = file.root().get<std::vector<std::int64_t>>("seeds", problems);
-//   file.report_unread(problems);      // "unknown key "seedz"; did you mean "seeds"? (study.toml:4)"
-//   problems.throw_if_any();
+//   file.report_unread(problems);      // "unknown key "seedz"; did you mean "seeds"?
+//   (study.toml:4)" problems.throw_if_any();
 #pragma once
 
 #include <cstdint>
@@ -20,15 +21,17 @@
 
 namespace smelt {
 
-/// A view of one table of a TomlFile (which must outlive it).  A default-made one is an empty table.
+/// A view of one table of a TomlFile (which must outlive it).  A default-made one is an empty
+/// table.
 class TomlTable {
  public:
   TomlTable() = default;
 
   bool has(std::string_view key) const;
   std::vector<std::string> keys() const;
-  /// The value of `key`, or nothing when it is absent.  A wrong type is added to `problems`.  T: bool, int,
-  /// int64_t, uint64_t, double (integers accepted), string, vector of int64_t / double / string.
+  /// The value of `key`, or nothing when it is absent.  A wrong type is added to `problems`.  T:
+  /// bool, int, int64_t, uint64_t, double (integers accepted), string, vector of int64_t / double /
+  /// string.
   template <class T>
   std::optional<T> get(std::string_view key, Problems& problems);
   /// The sub-table; an empty one when absent.

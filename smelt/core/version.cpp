@@ -4,8 +4,12 @@
 
 namespace smelt {
 
-std::string version() { return SMELT_VERSION; }
+std::string version() {
+  return SMELT_VERSION;
+}
 
-std::string commit() { return SMELT_COMMIT; }
+std::string commit() {
+  return SMELT_COMMIT;
+}
 
 }  // namespace smelt

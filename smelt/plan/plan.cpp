@@ -11,7 +11,9 @@ namespace {
 constexpr double kBytesPerFloat = 4;
 constexpr double kCheckpointsPerRun = 2;
 
-double all_parameters(const budget::Budget& b) { return b.parameters_total + b.parameters_embedding; }
+double all_parameters(const budget::Budget& b) {
+  return b.parameters_total + b.parameters_embedding;
+}
 
 Cell make_cell(const StudyConfig& study, const Scale& scale, std::int64_t experts, double attended,
                std::int64_t vocab_size) {
@@ -61,7 +63,8 @@ void add_words(const StudyConfig& study, Plan& plan) {
         "{} cell{}: fewer than 6, so the six coefficients of the law cannot all be identified",
         plan.cells.size(), plan.cells.size() == 1 ? "" : "s"));
   }
-  if (scales.size() < 2) plan.words.push_back("one scale: the loss term in F cannot be told from E");
+  if (scales.size() < 2)
+    plan.words.push_back("one scale: the loss term in F cannot be told from E");
   if (experts.size() < 2) plan.words.push_back("one sparsity: the exponent b cannot be told");
   if (study.horizons.steps.size() < 2) {
     plan.words.push_back("one horizon: the loss term in D cannot be told from E");
@@ -74,7 +77,8 @@ void add_words(const StudyConfig& study, Plan& plan) {
 }  // namespace
 
 double endpoint_tokens(const StudyConfig& study, std::int64_t horizon) {
-  return static_cast<double>((horizon + study.horizons.decay_steps) * study.rows * study.row_length);
+  return static_cast<double>((horizon + study.horizons.decay_steps) * study.rows *
+                             study.row_length);
 }
 
 Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_size) {
@@ -84,7 +88,8 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       plan.cells.push_back(make_cell(study, scale, experts, attended, vocab_size));
     }
   }
-  plan.rate_cells = study.rates.rates.empty() ? std::vector<std::size_t>{} : extreme_cells(plan.cells);
+  plan.rate_cells =
+      study.rates.rates.empty() ? std::vector<std::size_t>{} : extreme_cells(plan.cells);
 
   const auto& horizons = study.horizons;
   plan.tokens_per_step = static_cast<double>(study.rows * study.row_length);
@@ -93,10 +98,11 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       (study.rates.steps ? study.rates.steps : first) +
       (study.rates.decay_steps ? study.rates.decay_steps : horizons.decay_steps);
   plan.trial_tokens = static_cast<double>(trial_steps) * plan.tokens_per_step;
-  plan.trials = static_cast<double>(plan.rate_cells.size() * study.rates.rates.size() * kArms.size());
-  plan.pair_tokens =
-      static_cast<double>(last + static_cast<std::int64_t>(horizons.steps.size()) * horizons.decay_steps) *
-      plan.tokens_per_step;
+  plan.trials =
+      static_cast<double>(plan.rate_cells.size() * study.rates.rates.size() * kArms.size());
+  plan.pair_tokens = static_cast<double>(last + static_cast<std::int64_t>(horizons.steps.size()) *
+                                                    horizons.decay_steps) *
+                     plan.tokens_per_step;
 
   const double seeds = static_cast<double>(study.seeds.size());
   for (const Cell& cell : plan.cells) {
@@ -138,15 +144,16 @@ Json to_json(const Plan& plan) {
                       {{"baseline", arch::to_json(cell.config(Arm::kBaseline))},
                        {"smelt", arch::to_json(cell.config(Arm::kSmelt))}}}});
   }
-  return {{"schema", "smelt.plan/1"},
-          {"cells", cells},
-          {"trials", plan.trials},
-          {"trial_tokens", plan.trial_tokens},
-          {"run_tokens", plan.pair_tokens},
-          {"flops", {{"trials", plan.flops_trials}, {"runs", plan.flops_runs}, {"total", plan.flops}}},
-          {"memory_bytes", plan.largest_run_bytes},
-          {"checkpoint_bytes", plan.checkpoint_bytes},
-          {"words", plan.words}};
+  return {
+      {"schema", "smelt.plan/1"},
+      {"cells", cells},
+      {"trials", plan.trials},
+      {"trial_tokens", plan.trial_tokens},
+      {"run_tokens", plan.pair_tokens},
+      {"flops", {{"trials", plan.flops_trials}, {"runs", plan.flops_runs}, {"total", plan.flops}}},
+      {"memory_bytes", plan.largest_run_bytes},
+      {"checkpoint_bytes", plan.checkpoint_bytes},
+      {"words", plan.words}};
 }
 
 }  // namespace smelt::plan

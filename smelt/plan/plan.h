@@ -16,12 +16,12 @@ namespace smelt::plan {
 
 /// One scale at one sparsity: a matched pair.
 struct Cell {
-  std::string name;   // "tiny-e32"
+  std::string name;  // "tiny-e32"
   std::string scale;
-  std::int64_t experts = 0;         // of the Baseline
+  std::int64_t experts = 0;  // of the Baseline
   budget::MatchResult match;
-  double sparsity[2] = {};          // per arm, against the Baseline's fully active control
-  double sparsity_own[2] = {};      // per arm, against its own geometry at experts = top_k
+  double sparsity[2] = {};      // per arm, against the Baseline's fully active control
+  double sparsity_own[2] = {};  // per arm, against its own geometry at experts = top_k
 
   const arch::ModelConfig& config(Arm arm) const {
     return arm == Arm::kBaseline ? match.baseline : match.best.config;
@@ -32,18 +32,18 @@ struct Cell {
 };
 
 struct Plan {
-  std::vector<Cell> cells;             // in the order of the file
-  std::vector<std::size_t> rate_cells; // cells whose rates are tried: smallest and largest F
+  std::vector<Cell> cells;              // in the order of the file
+  std::vector<std::size_t> rate_cells;  // cells whose rates are tried: smallest and largest F
   double tokens_per_step = 0;
-  double trial_tokens = 0;             // of one trial
-  double trials = 0;                   // number of trial runs
-  double pair_tokens = 0;              // of one run with its branches
-  double flops_trials = 0;             // training FLOPs, LM head included
+  double trial_tokens = 0;  // of one trial
+  double trials = 0;        // number of trial runs
+  double pair_tokens = 0;   // of one run with its branches
+  double flops_trials = 0;  // training FLOPs, LM head included
   double flops_runs = 0;
   double flops = 0;
-  double checkpoint_bytes = 0;         // on disk at the end
-  double largest_run_bytes = 0;        // weights, gradients, both moments of the largest model
-  std::vector<std::string> words;      // what the design cannot tell
+  double checkpoint_bytes = 0;     // on disk at the end
+  double largest_run_bytes = 0;    // weights, gradients, both moments of the largest model
+  std::vector<std::string> words;  // what the design cannot tell
 };
 
 /// `attended` is t̄ of the token store; `vocab_size` the store's, for models that name none.

@@ -29,7 +29,8 @@ arch::ModelConfig read_baseline(TomlTable table, const std::filesystem::path& fi
   return model;
 }
 
-/// A scale whose geometry is incomplete or does not fit together is a problem at its place in the file.
+/// A scale whose geometry is incomplete or does not fit together is a problem at its place in the
+/// file.
 void check_scale(const Scale& scale, const std::string& where, Problems& problems) {
   for (const std::int64_t experts : scale.experts) {
     arch::ModelConfig model = scale.baseline;
@@ -39,7 +40,8 @@ void check_scale(const Scale& scale, const std::string& where, Problems& problem
     arch::validate(model, found);
     for (const std::string& line : found.lines()) {
       const std::string message = line.substr(line.find("] ") + 2);
-      problems.add("scale \"" + scale.name + "\": " + message.substr(0, message.rfind(" (")), where);
+      problems.add("scale \"" + scale.name + "\": " + message.substr(0, message.rfind(" (")),
+                   where);
     }
     if (!found.empty()) return;  // the other expert counts would say the same
   }
@@ -57,12 +59,14 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
     read_geometry(scale.baseline, entry, problems);
     scale.experts = entry.get<std::vector<std::int64_t>>("experts", problems)
                         .value_or(std::vector<std::int64_t>{scale.baseline.num_experts});
-    const bool plain = !scale.name.empty() &&
-                       scale.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                                    "0123456789._") == std::string::npos;
+    const bool plain =
+        !scale.name.empty() && scale.name.find_first_not_of(
+                                   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                   "0123456789._") == std::string::npos;
     if (!plain) {
-      problems.add("scale name: expected letters, digits, \".\" or \"_\", got \"" + scale.name + "\"",
-                   entry.where("name"));
+      problems.add(
+          "scale name: expected letters, digits, \".\" or \"_\", got \"" + scale.name + "\"",
+          entry.where("name"));
     }
     if (!names.insert(scale.name).second) {
       problems.add("two scales are named \"" + scale.name + "\"", entry.where("name"));
@@ -106,12 +110,14 @@ StudyConfig read_study_config(const std::filesystem::path& file, Problems& probl
   if (study.seeds.empty() ||
       std::set<std::int64_t>(study.seeds.begin(), study.seeds.end()).size() != study.seeds.size() ||
       *std::min_element(study.seeds.begin(), study.seeds.end()) < 0) {
-    problems.add("seeds: expected at least one number of at least 0, each once", root.where("seeds"));
+    problems.add("seeds: expected at least one number of at least 0, each once",
+                 root.where("seeds"));
   }
 
   TomlTable data = root.table("data", problems);
   const auto store = data.get<std::string>("store", problems);
-  if (!store) problems.add("missing key \"store\" in [data]: the folder of a token store", data.where());
+  if (!store)
+    problems.add("missing key \"store\" in [data]: the folder of a token store", data.where());
   study.store = relative_to_file(store.value_or(""), file);
   study.row_length = data.get<std::int64_t>("row_length", problems).value_or(study.row_length);
   if (study.row_length < 2) {

@@ -33,15 +33,16 @@ inline constexpr std::array kArms = {Arm::kBaseline, Arm::kSmelt};
 
 /// How learning rates are chosen.
 struct RateOptions {
-  std::vector<double> rates;          // empty: [train] lr, per arm, as the user fixed it
-  std::int64_t seed = 101;            // of the trials; endpoints use other seeds
-  std::int64_t steps = 0;             // of the stable part of a trial; 0: the first horizon
-  std::int64_t decay_steps = 0;       // 0: as the endpoints
+  std::vector<double> rates;     // empty: [train] lr, per arm, as the user fixed it
+  std::int64_t seed = 101;       // of the trials; endpoints use other seeds
+  std::int64_t steps = 0;        // of the stable part of a trial; 0: the first horizon
+  std::int64_t decay_steps = 0;  // 0: as the endpoints
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit(Field{"try", "learning rates tried per arm; none: [train] lr is used as it is", "", 1e-12},
-          self.rates);
+    visit(
+        Field{"try", "learning rates tried per arm; none: [train] lr is used as it is", "", 1e-12},
+        self.rates);
     visit(Field{"seed", "seed of the trials", "", 0}, self.seed);
     visit(Field{"steps", "stable steps of a trial; 0: the first horizon", "steps", 0}, self.steps);
     visit(Field{"decay_steps", "decay steps of a trial; 0: as the endpoints", "steps", 0},
@@ -52,7 +53,8 @@ struct RateOptions {
 struct LawOptions {
   std::string form = "auto";  // smelt, or what the grid can support
   std::int64_t draws = 500;   // bootstrap draws
-  std::vector<double> compute;  // budgets of the CE Gain, FLOPs; none: the middle and end of the data
+  std::vector<double>
+      compute;  // budgets of the CE Gain, FLOPs; none: the middle and end of the data
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -108,7 +110,7 @@ struct StudyConfig {
   std::vector<std::int64_t> seeds;
   std::filesystem::path store;  // token store, resolved against the file
   std::int64_t row_length = 512;
-  std::int64_t rows = 8;        // per step
+  std::int64_t rows = 8;  // per step
   std::vector<Scale> scales;
   budget::MatchOptions match;
   HorizonOptions horizons;
@@ -123,8 +125,9 @@ struct StudyConfig {
   std::string text;  // the file as it is
 };
 
-/// Reads all of the file but the training tables, whose keys it leaves to the caller (who then calls
-/// `file->report_unread`).  Problems are added, not thrown; a file that is missing or is no TOML throws Error.
+/// Reads all of the file but the training tables, whose keys it leaves to the caller (who then
+/// calls `file->report_unread`).  Problems are added, not thrown; a file that is missing or is no
+/// TOML throws Error.
 StudyConfig read_study_config(const std::filesystem::path& file, Problems& problems);
 
 }  // namespace smelt::plan

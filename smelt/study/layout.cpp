@@ -20,7 +20,8 @@ void refuse_derived_keys(TomlTable table, Problems& problems) {
   }
 }
 
-/// What the training verb would refuse later is refused now: a warmup longer than the first horizon, …
+/// What the training verb would refuse later is refused now: a warmup longer than the first
+/// horizon, …
 void check_runs(const StudySetup& setup, Problems& problems) {
   const Layout layout(setup, ".");
   const plan::Cell& cell = setup.plan.cells.front();
@@ -49,8 +50,9 @@ StudySetup read_study(const std::filesystem::path& file) {
     refuse_derived_keys(own, problems);
     for (const char* key : {"rows", "micro_rows"}) {
       if (own.has(key)) {
-        problems.add(fmt::format("{}: both arms of a pair read the same rows; set it in [train]", key),
-                     own.where(key));
+        problems.add(
+            fmt::format("{}: both arms of a pair read the same rows; set it in [train]", key),
+            own.where(key));
       }
     }
     setup.rate_given[static_cast<int>(arm)] = own.has("lr") || config.train.has("lr");
@@ -69,13 +71,15 @@ StudySetup read_study(const std::filesystem::path& file) {
   problems.throw_if_any();
 
   if (!std::filesystem::exists(config.store)) {
-    throw Error("study",
-                "no token store at " + config.store.string() +
-                    ": make the built-in one with `make corpus`, or your own with `smelt data build`",
-                config.file->root().where());
+    throw Error(
+        "study",
+        "no token store at " + config.store.string() +
+            ": make the built-in one with `make corpus`, or your own with `smelt data build`",
+        config.file->root().where());
   }
   const data::TokenStore store = data::TokenStore::open(config.store);
-  setup.plan = plan::make_plan(config, data::mean_attended(store, config.row_length), store.vocab_size());
+  setup.plan =
+      plan::make_plan(config, data::mean_attended(store, config.row_length), store.vocab_size());
   check_runs(setup, problems);
   problems.throw_if_any();
   return setup;
@@ -85,7 +89,8 @@ std::string Layout::stable_name(const plan::Cell& cell, std::int64_t seed, Arm a
   return fmt::format("{}-seed{}-{}", cell.name, seed, enum_name(arm));
 }
 
-std::string Layout::branch_name(const plan::Cell& cell, std::int64_t seed, Arm arm, std::int64_t horizon) {
+std::string Layout::branch_name(const plan::Cell& cell, std::int64_t seed, Arm arm,
+                                std::int64_t horizon) {
   return fmt::format("{}-at{}", stable_name(cell, seed, arm), horizon);
 }
 
@@ -94,7 +99,8 @@ std::string Layout::trial_name(const plan::Cell& cell, Arm arm, double lr) {
 }
 
 std::int64_t Layout::trial_steps() const {
-  return setup_.config.rates.steps ? setup_.config.rates.steps : setup_.config.horizons.steps.front();
+  return setup_.config.rates.steps ? setup_.config.rates.steps
+                                   : setup_.config.horizons.steps.front();
 }
 
 std::int64_t Layout::trial_decay_steps() const {
@@ -115,7 +121,8 @@ train::RunConfig Layout::common(const plan::Cell& cell, Arm arm, double lr) cons
   return run;
 }
 
-train::RunConfig Layout::stable(const plan::Cell& cell, std::int64_t seed, Arm arm, double lr) const {
+train::RunConfig Layout::stable(const plan::Cell& cell, std::int64_t seed, Arm arm,
+                                double lr) const {
   train::RunConfig run = common(cell, arm, lr);
   run.name = stable_name(cell, seed, arm);
   run.seed = static_cast<std::uint64_t>(seed);

@@ -1,9 +1,10 @@
-// Where a study keeps its runs, and the run.toml of each: names are the cell, the seed, the arm and what
-// the run is for.
+// Where a study keeps its runs, and the run.toml of each: names are the cell, the seed, the arm and
+// what the run is for.
 //
-//   DIR/runs/tiny-e32-seed1-smelt            stable run          result.json  metrics.jsonl  checkpoints/
-//   DIR/runs/tiny-e32-seed1-smelt-at400      decay branch        result.json  eval/validation.json
-//   DIR/runs/trial-tiny-e32-smelt-lr0.004    rate trial          result.json  eval/tuning.json
+//   DIR/runs/tiny-e32-seed1-smelt            stable run          result.json  metrics.jsonl
+//   checkpoints/ DIR/runs/tiny-e32-seed1-smelt-at400      decay branch        result.json
+//   eval/validation.json DIR/runs/trial-tiny-e32-smelt-lr0.004    rate trial          result.json
+//   eval/tuning.json
 #pragma once
 
 #include <filesystem>
@@ -18,18 +19,19 @@ namespace smelt::study {
 struct StudySetup {
   plan::StudyConfig config;
   plan::Plan plan;
-  train::TrainOptions train[2];    // per arm; steps, horizons and rate are filled in per run
+  train::TrainOptions train[2];  // per arm; steps, horizons and rate are filled in per run
   train::RouterOptions router;
-  bool rate_given[2] = {};         // the user named a learning rate for this arm
+  bool rate_given[2] = {};  // the user named a learning rate for this arm
 };
 
-/// Reads the file, checks everything in it, and matches the cells to the store's t̄.  Throws one Error with all
-/// problems of the file.
+/// Reads the file, checks everything in it, and matches the cells to the store's t̄.  Throws one
+/// Error with all problems of the file.
 StudySetup read_study(const std::filesystem::path& file);
 
 class Layout {
  public:
-  Layout(const StudySetup& setup, std::filesystem::path out) : setup_(setup), out_(std::move(out)) {}
+  Layout(const StudySetup& setup, std::filesystem::path out)
+      : setup_(setup), out_(std::move(out)) {}
 
   std::filesystem::path folder(const std::string& run) const { return out_ / "runs" / run; }
 
@@ -39,7 +41,8 @@ class Layout {
   static std::string trial_name(const plan::Cell& cell, plan::Arm arm, double lr);
 
   /// Complete configurations; the same data for both arms of a pair.
-  train::RunConfig stable(const plan::Cell& cell, std::int64_t seed, plan::Arm arm, double lr) const;
+  train::RunConfig stable(const plan::Cell& cell, std::int64_t seed, plan::Arm arm,
+                          double lr) const;
   train::RunConfig trial(const plan::Cell& cell, plan::Arm arm, double lr) const;
 
   std::int64_t trial_steps() const;

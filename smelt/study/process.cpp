@@ -44,7 +44,8 @@ Child start(const Command& command) {
   std::vector<std::string> arguments = command.arguments;
   std::vector<std::string> variables = environment(command.threads);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(variables);
-  const int out = ::open(partial_output(command).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int out =
+      ::open(partial_output(command).c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   const int log = ::open(command.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   const pid_t parent = ::getpid();
   const pid_t pid = out < 0 || log < 0 ? -1 : ::fork();

@@ -1,4 +1,5 @@
-// Child processes: a command with its stdout in a file, its stderr in a log, that dies with its parent.
+// Child processes: a command with its stdout in a file, its stderr in a log, that dies with its
+// parent.
 //
 //   Child child = start(command);
 //   if (auto code = poll(child)) …            // exit status, 128 + n for signal n

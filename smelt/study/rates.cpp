@@ -11,7 +11,8 @@ namespace {
 using plan::Arm;
 
 /// The best trial of one cell and arm, and whether it lies at an edge of what was tried.
-std::optional<ChosenRate> best_trial(const std::string& cell, Arm arm, const std::vector<Trial>& trials) {
+std::optional<ChosenRate> best_trial(const std::string& cell, Arm arm,
+                                     const std::vector<Trial>& trials) {
   const Trial* best = nullptr;
   double low = INFINITY, high = 0;
   for (const Trial& trial : trials) {
@@ -22,8 +23,9 @@ std::optional<ChosenRate> best_trial(const std::string& cell, Arm arm, const std
   }
   if (high == 0) return std::nullopt;
   if (!best) {
-    throw Error("study", fmt::format("every learning rate tried for {} of {} diverged: try lower ones",
-                                     enum_name(arm), cell));
+    throw Error("study",
+                fmt::format("every learning rate tried for {} of {} diverged: try lower ones",
+                            enum_name(arm), cell));
   }
   return ChosenRate{cell, arm, best->lr, RateSource::kTuned, best->lr == low || best->lr == high};
 }
@@ -57,7 +59,8 @@ RateChoice choose_rates(const std::vector<RateCell>& cells, const std::vector<Tr
     std::vector<TunedPoint> tuned;
     for (const RateCell& cell : cells) {
       if (const auto best = best_trial(cell.name, arm, trials)) {
-        tuned.push_back({std::log(cell.flops_per_token[static_cast<int>(arm)]), std::log(best->lr)});
+        tuned.push_back(
+            {std::log(cell.flops_per_token[static_cast<int>(arm)]), std::log(best->lr)});
       }
     }
     for (const RateCell& cell : cells) {
@@ -70,8 +73,9 @@ RateChoice choose_rates(const std::vector<RateCell>& cells, const std::vector<Tr
             enum_name(arm), cell.name, chosen.lr));
       }
       if (chosen.source == RateSource::kNearest) {
-        choice.words.push_back(fmt::format("{} of {}: rate {:.4g} taken from the nearest tuned cell",
-                                           enum_name(arm), cell.name, chosen.lr));
+        choice.words.push_back(
+            fmt::format("{} of {}: rate {:.4g} taken from the nearest tuned cell", enum_name(arm),
+                        cell.name, chosen.lr));
       }
     }
   }
@@ -86,22 +90,27 @@ RateChoice fixed_rates(const std::vector<RateCell>& cells, double baseline_lr, d
                                RateSource::kFixed, false});
     }
   }
-  choice.words.push_back(fmt::format(
-      "learning rates were fixed, not tuned (baseline {:.4g}, smelt {:.4g}): with an untuned rate either arm "
-      "can win",
-      baseline_lr, smelt_lr));
+  choice.words.push_back(
+      fmt::format("learning rates were fixed, not tuned (baseline {:.4g}, smelt {:.4g}): with an "
+                  "untuned rate either arm "
+                  "can win",
+                  baseline_lr, smelt_lr));
   return choice;
 }
 
 Json to_json(const Trial& trial) {
-  return {{"cell", trial.cell}, {"arch", enum_name(trial.arm)}, {"lr", trial.lr},
-          {"seed", trial.seed}, {"tokens", trial.tokens},
-          {"loss", trial.loss ? Json(*trial.loss) : Json()}, {"run", trial.run}};
+  return {{"cell", trial.cell},     {"arch", enum_name(trial.arm)},
+          {"lr", trial.lr},         {"seed", trial.seed},
+          {"tokens", trial.tokens}, {"loss", trial.loss ? Json(*trial.loss) : Json()},
+          {"run", trial.run}};
 }
 
 Json to_json(const ChosenRate& chosen) {
-  return {{"cell", chosen.cell}, {"arch", enum_name(chosen.arm)}, {"lr", chosen.lr},
-          {"how", enum_name(chosen.source)}, {"at_edge", chosen.at_edge}};
+  return {{"cell", chosen.cell},
+          {"arch", enum_name(chosen.arm)},
+          {"lr", chosen.lr},
+          {"how", enum_name(chosen.source)},
+          {"at_edge", chosen.at_edge}};
 }
 
 }  // namespace smelt::study

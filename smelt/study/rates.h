@@ -1,5 +1,5 @@
-// Which learning rate each arm gets: the best of those tried on held-out documents that the endpoints do
-// not use.  One shared rate makes either arm win; so each arm has its own.
+// Which learning rate each arm gets: the best of those tried on held-out documents that the
+// endpoints do not use.  One shared rate makes either arm win; so each arm has its own.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,9 @@ struct RateChoice {
   std::vector<std::string> words;  // edges, cells that were not tuned
 };
 
-/// Tuned cells take their best trial; a cell between two tuned ones is interpolated in ln F (ln lr is linear in
-/// ln F), others take the nearest one's rate and are marked.  Throws Error when every trial of an arm diverged.
+/// Tuned cells take their best trial; a cell between two tuned ones is interpolated in ln F (ln lr
+/// is linear in ln F), others take the nearest one's rate and are marked.  Throws Error when every
+/// trial of an arm diverged.
 RateChoice choose_rates(const std::vector<RateCell>& cells, const std::vector<Trial>& trials);
 
 /// The rates of the user, told as such.

@@ -80,10 +80,11 @@ Json cells_json(const StudySetup& setup, const Layout& layout) {
 Json branch_json(const Endpoint& baseline, const Endpoint& smelt) {
   if (baseline.data_fingerprint != smelt.data_fingerprint ||
       baseline.branch_fingerprint != smelt.branch_fingerprint) {
-    throw Error("study", fmt::format("the arms of a pair did not read the same tokens: {} has {} and {}, "
-                                     "{} has {} and {}",
-                                     baseline.run, baseline.data_fingerprint, baseline.branch_fingerprint,
-                                     smelt.run, smelt.data_fingerprint, smelt.branch_fingerprint));
+    throw Error("study",
+                fmt::format("the arms of a pair did not read the same tokens: {} has {} and {}, "
+                            "{} has {} and {}",
+                            baseline.run, baseline.data_fingerprint, baseline.branch_fingerprint,
+                            smelt.run, smelt.data_fingerprint, smelt.branch_fingerprint));
   }
   return {{"tokens", baseline.tokens},
           {"runs", {{"baseline", baseline.run}, {"smelt", smelt.run}}},
@@ -108,7 +109,8 @@ Json pairs_json(const StudySetup& setup, const std::vector<Endpoint>& endpoints)
       pairs.push_back(
           {{"cell", cell.name},
            {"seed", seed},
-           {"fingerprint", {{"baseline", baseline.data_fingerprint}, {"smelt", smelt.data_fingerprint}}},
+           {"fingerprint",
+            {{"baseline", baseline.data_fingerprint}, {"smelt", smelt.data_fingerprint}}},
            {"loss", {{"baseline", baseline.loss()}, {"smelt", smelt.loss()}}},
            {"mismatch", budget::to_json(cell.match.best.mismatch)},
            {"runs",
@@ -158,8 +160,9 @@ Json probe_json(const StudySetup& setup, const Layout& layout) {
   const std::int64_t seed = setup.config.seeds.front();
   Json probe = {{"cell", cell.name}, {"seed", seed}};
   for (const Arm arm : plan::kArms) {
-    const auto file = layout.folder(Layout::branch_name(cell, seed, arm, setup.config.horizons.steps.back())) /
-                      "probe" / "probe.json";
+    const auto file =
+        layout.folder(Layout::branch_name(cell, seed, arm, setup.config.horizons.steps.back())) /
+        "probe" / "probe.json";
     if (!std::filesystem::exists(file)) return nullptr;
     probe[enum_name(arm)] = read_json(file);
   }
@@ -172,7 +175,8 @@ const law::Form& choose_form(const std::string& wanted, const Csv& csv) {
   if (wanted != "auto") return law::find_form(wanted);
   std::set<std::string> sparsities;
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    if (csv.rows[r][csv.column("arch")] == "baseline") sparsities.insert(csv.rows[r][csv.column("sparsity")]);
+    if (csv.rows[r][csv.column("arch")] == "baseline")
+      sparsities.insert(csv.rows[r][csv.column("sparsity")]);
   }
   return law::find_form(sparsities.size() > 1 ? "smelt" : "smelt-no-sparsity");
 }
@@ -201,21 +205,23 @@ std::string signed_interval(const law::Range& range, double scale, const char* u
   return fmt::format("{:+.1f} to {:+.1f} {}", scale * range.min, scale * range.max, unit);
 }
 
-/// The study in one sentence: the CE Gain where the grid can tell it, else the loss gap at equal compute.
+/// The study in one sentence: the CE Gain where the grid can tell it, else the loss gap at equal
+/// compute.
 std::string headline(const law::GainResult& gain, const law::LossGap& gap, double tokens,
                      std::size_t seeds) {
   for (const law::GainPoint& point : gain.points) {
     if (!gain.identifiable || !point.gain || !point.interval || point.extrapolated) continue;
-    return fmt::format("At {:.2g} FLOPs and sparsity {:.2f}, SMELT {} {:.1f} % of the compute (95 % interval "
-                       "{}){}",
-                       point.compute, point.sparsity, *point.gain >= 0 ? "saves" : "costs",
-                       std::abs(100 * *point.gain), signed_interval(*point.interval, 100, "%"),
-                       point.interval->contains(0) ? ": within noise" : "");
+    return fmt::format(
+        "At {:.2g} FLOPs and sparsity {:.2f}, SMELT {} {:.1f} % of the compute (95 % interval "
+        "{}){}",
+        point.compute, point.sparsity, *point.gain >= 0 ? "saves" : "costs",
+        std::abs(100 * *point.gain), signed_interval(*point.interval, 100, "%"),
+        point.interval->contains(0) ? ": within noise" : "");
   }
   const std::string who = gap.mean >= 0 ? "lower" : "higher";
-  std::string text =
-      fmt::format("At equal compute and {} tokens, SMELT's loss is {:.1f} millinats {} than its Baseline's",
-                  with_si(tokens), std::abs(1000 * gap.mean), who);
+  std::string text = fmt::format(
+      "At equal compute and {} tokens, SMELT's loss is {:.1f} millinats {} than its Baseline's",
+      with_si(tokens), std::abs(1000 * gap.mean), who);
   if (gap.interval) {
     text += fmt::format(" (gap {:+.1f}, 95 % interval {}, {} seeds)", 1000 * gap.mean,
                         signed_interval(*gap.interval, 1000, "millinats"), seeds);
@@ -262,8 +268,9 @@ std::vector<Endpoint> read_endpoints(const StudySetup& setup, const Layout& layo
 Csv endpoints_csv(const StudySetup& setup, const std::vector<Endpoint>& endpoints) {
   Csv csv;
   csv.name = "endpoints.csv";
-  csv.header = {"arch",   "scale", "sparsity", "sparsity_own", "cell",       "seed",       "flops_per_token",
-                "tokens", "loss",  "lr",       "step_seconds", "parameters", "kv_elements", "run"};
+  csv.header = {"arch",         "scale",           "sparsity",    "sparsity_own", "cell",
+                "seed",         "flops_per_token", "tokens",      "loss",         "lr",
+                "step_seconds", "parameters",      "kv_elements", "run"};
   if (!endpoints.empty()) {
     for (const Json& domain : endpoints.front().eval.at("domains")) {
       csv.header.push_back("loss:" + domain.at("name").get<std::string>());
@@ -317,7 +324,8 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   pooled["gap"] = gap.mean;
   pooled["tokens"] = last_tokens;
 
-  Json law_json = {{"form", form.name}, {"identifiable", gain.identifiable}, {"words", law_words(gain)}};
+  Json law_json = {
+      {"form", form.name}, {"identifiable", gain.identifiable}, {"words", law_words(gain)}};
   law_json["baseline"] = gain.reference ? law::to_json(*gain.reference) : Json();
   law_json["smelt"] = gain.target ? law::to_json(*gain.target) : Json();
   Json gain_json = law::to_json(gain);
@@ -329,7 +337,9 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
     for (std::size_t c = 0; c < csv.header.size(); ++c) {
       const std::string& name = csv.header[c];
       const bool text = name == "arch" || name == "scale" || name == "cell" || name == "run";
-      row[name] = text ? Json(csv.rows[r][c]) : csv.rows[r][c].empty() ? Json() : Json(csv.number(r, c));
+      row[name] = text                     ? Json(csv.rows[r][c])
+                  : csv.rows[r][c].empty() ? Json()
+                                           : Json(csv.number(r, c));
     }
     rows.push_back(row);
   }

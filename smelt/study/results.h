@@ -22,17 +22,17 @@ struct RateReport {
 
 /// One endpoint: a decay branch of one arm, evaluated.
 struct Endpoint {
-  std::size_t cell = 0;          // index into the plan
+  std::size_t cell = 0;  // index into the plan
   plan::Arm arm = plan::Arm::kBaseline;
   std::int64_t seed = 0;
-  std::int64_t horizon = 0;      // steps of the stable run it forked at
-  double tokens = 0;             // trained on in all
+  std::int64_t horizon = 0;  // steps of the stable run it forked at
+  double tokens = 0;         // trained on in all
   double lr = 0;
   double step_seconds = 0;       // of this geometry timed alone; 0: not measured
   std::string run;               // of the branch
   std::string data_fingerprint;  // of the stable run, then of the branch
   std::string branch_fingerprint;
-  Json eval;                     // smelt.eval/1
+  Json eval;  // smelt.eval/1
 
   double loss() const { return eval.at("overall").at("loss").get<double>(); }
 };
@@ -42,8 +42,8 @@ std::vector<Endpoint> read_endpoints(const StudySetup& setup, const Layout& layo
 
 Csv endpoints_csv(const StudySetup& setup, const std::vector<Endpoint>& endpoints);
 
-/// All keys of study.json but "provenance".  Throws Error when the arms of a pair did not read the same
-/// tokens.
+/// All keys of study.json but "provenance".  Throws Error when the arms of a pair did not read the
+/// same tokens.
 Json study_json(const StudySetup& setup, const Layout& layout, const RateReport& rates,
                 const std::vector<Endpoint>& endpoints,
                 const std::function<void(double, double)>& bootstrap_progress);

@@ -58,7 +58,8 @@ class Study {
   }
 
  private:
-  // ---- the folder -----------------------------------------------------------------------------------
+  // ---- the folder
+  // -----------------------------------------------------------------------------------
 
   /// A folder belongs to one study: the same configuration and the same token store.
   void claim_folder() const {
@@ -76,7 +77,8 @@ class Study {
     const Json known_flat = known.at("config").flatten(), flat = identity.at("config").flatten();
     for (const auto& [key, value] : flat.items()) {
       if (!known_flat.contains(key)) {
-        problems.add(fmt::format("the folder holds another study: {} = {} is new", key, value.dump()));
+        problems.add(
+            fmt::format("the folder holds another study: {} = {} is new", key, value.dump()));
       } else if (known_flat[key] != value) {
         problems.add(fmt::format("the folder holds another study: {} was {}, now {}", key,
                                  known_flat[key].dump(), value.dump()));
@@ -84,7 +86,8 @@ class Study {
     }
     for (const auto& [key, value] : known_flat.items()) {
       if (!flat.contains(key)) {
-        problems.add(fmt::format("the folder holds another study: {} = {} is gone", key, value.dump()));
+        problems.add(
+            fmt::format("the folder holds another study: {} = {} is gone", key, value.dump()));
       }
     }
     if (known.at("store") != identity.at("store")) {
@@ -95,7 +98,8 @@ class Study {
     problems.throw_if_any();
   }
 
-  // ---- commands -------------------------------------------------------------------------------------
+  // ---- commands
+  // -------------------------------------------------------------------------------------
 
   Command command(std::vector<std::string> arguments, const std::filesystem::path& output,
                   const std::filesystem::path& folder) const {
@@ -129,7 +133,8 @@ class Study {
     const auto folder = layout_.folder(name);
     const budget::Budget& b = cell.budget(arm);
     Step step;
-    step.work = (b.flops_per_token + b.flops_head) / 3 * static_cast<double>(store_.token_count(pool));
+    step.work =
+        (b.flops_per_token + b.flops_head) / 3 * static_cast<double>(store_.token_count(pool));
     step.output = folder / "eval" / fmt::format("{}.json", enum_name(pool));
     step.command = [this, folder, pool, output = step.output] {
       return command({"eval", folder.string(), "--store", setup_.config.store.string(), "--pool",
@@ -141,7 +146,8 @@ class Study {
     return step;
   }
 
-  // ---- stages ---------------------------------------------------------------------------------------
+  // ---- stages
+  // ---------------------------------------------------------------------------------------
 
   bool stage(const std::string& name, std::vector<Task> tasks, int parallel) {
     const auto begin = std::chrono::steady_clock::now();
@@ -159,8 +165,9 @@ class Study {
       for (const double lr : setup_.config.rates.rates) {
         for (const Arm arm : plan::kArms) {
           const std::string name = Layout::trial_name(cell, arm, lr);
-          Step train = train_step(name, cell, arm, 0, layout_.trial_steps() + layout_.trial_decay_steps(),
-                                  [this, &cell, arm, lr] { return layout_.trial(cell, arm, lr); });
+          Step train =
+              train_step(name, cell, arm, 0, layout_.trial_steps() + layout_.trial_decay_steps(),
+                         [this, &cell, arm, lr] { return layout_.trial(cell, arm, lr); });
           train.may_diverge = true;
           tasks.push_back({name, {train, eval_step(name, cell, arm, data::Pool::kTuning)}});
         }
@@ -186,8 +193,13 @@ class Study {
       const Cell& cell = setup_.plan.cells[c];
       for (const Arm arm : plan::kArms) {
         for (const double lr : setup_.config.rates.rates) {
-          Trial trial{cell.name, arm, lr, setup_.config.rates.seed, setup_.plan.trial_tokens,
-                      std::nullopt, Layout::trial_name(cell, arm, lr)};
+          Trial trial{cell.name,
+                      arm,
+                      lr,
+                      setup_.config.rates.seed,
+                      setup_.plan.trial_tokens,
+                      std::nullopt,
+                      Layout::trial_name(cell, arm, lr)};
           const auto eval = layout_.folder(trial.run) / "eval" / "tuning.json";
           if (std::filesystem::exists(eval)) {
             const Json loss = read_json(eval).at("overall").at("loss");
@@ -210,10 +222,12 @@ class Study {
         const Arm arm = rate.arm;
         const std::string name = Layout::stable_name(cell, seed, arm);
         Task task{name, {}};
-        task.steps.push_back(train_step(
-            name, cell, arm, 0, setup_.config.horizons.steps.back(),
-            [this, &cell, seed, arm, lr = rate.lr] { return layout_.stable(cell, seed, arm, lr); }));
-        for (const std::int64_t horizon : setup_.config.horizons.steps) add_branch(task, cell, seed, arm, horizon);
+        task.steps.push_back(train_step(name, cell, arm, 0, setup_.config.horizons.steps.back(),
+                                        [this, &cell, seed, arm, lr = rate.lr] {
+                                          return layout_.stable(cell, seed, arm, lr);
+                                        }));
+        for (const std::int64_t horizon : setup_.config.horizons.steps)
+          add_branch(task, cell, seed, arm, horizon);
         tasks.push_back(std::move(task));
       }
     }
@@ -221,19 +235,22 @@ class Study {
     return tasks;
   }
 
-  void add_branch(Task& task, const Cell& cell, std::int64_t seed, Arm arm, std::int64_t horizon) const {
+  void add_branch(Task& task, const Cell& cell, std::int64_t seed, Arm arm,
+                  std::int64_t horizon) const {
     const std::string name = Layout::branch_name(cell, seed, arm, horizon);
     const std::int64_t decay = setup_.config.horizons.decay_steps;
     const auto parent = layout_.folder(Layout::stable_name(cell, seed, arm));
     task.steps.push_back(train_step(name, cell, arm, horizon, horizon + decay, [=] {
-      return train::make_branch(parent, {.step = horizon, .decay_steps = decay, .lr_floor = {}}, name);
+      return train::make_branch(parent, {.step = horizon, .decay_steps = decay, .lr_floor = {}},
+                                name);
     }));
     Step eval = eval_step(name, cell, arm, data::Pool::kValidation);
     const double tokens = plan::endpoint_tokens(setup_.config, horizon);
     eval.done = [this, &cell, seed, tokens, arm, output = eval.output] {
       if (!request_.endpoint) return;
       const Json loss = read_json(output).at("overall").at("loss");
-      request_.endpoint({cell.name, seed, tokens, enum_name(arm), loss.is_number() ? loss.get<double>() : NAN});
+      request_.endpoint(
+          {cell.name, seed, tokens, enum_name(arm), loss.is_number() ? loss.get<double>() : NAN});
     };
     task.steps.push_back(std::move(eval));
   }
@@ -243,7 +260,8 @@ class Study {
     std::vector<Task> tasks;
     for (const Cell& cell : setup_.plan.cells) {
       for (const Arm arm : plan::kArms) {
-        const auto folder = layout_.folder(Layout::stable_name(cell, setup_.config.seeds.front(), arm));
+        const auto folder =
+            layout_.folder(Layout::stable_name(cell, setup_.config.seeds.front(), arm));
         Step step;
         step.output = folder / "timing.json";
         step.command = [this, folder, output = step.output] {
@@ -296,14 +314,16 @@ class Study {
     throw Error("study", "no cell named " + name);
   }
 
-  // ---- the end --------------------------------------------------------------------------------------
+  // ---- the end
+  // --------------------------------------------------------------------------------------
 
   Json finish(const RateReport& rates, const std::string& started) {
     const auto endpoints = read_endpoints(setup_, layout_, rates.choice.chosen);
     write_file_atomic(request_.out / "endpoints.csv", to_text(endpoints_csv(setup_, endpoints)));
     Json study = study_json(setup_, layout_, rates, endpoints, [this](double done, double total) {
       if (request_.progress) {
-        request_.progress({.task = "laws", .done = done, .total = total, .unit = "draws", .note = ""});
+        request_.progress(
+            {.task = "laws", .done = done, .total = total, .unit = "draws", .note = ""});
       }
     });
     study["provenance"] = provenance(started);
@@ -313,7 +333,8 @@ class Study {
 
   Json provenance(const std::string& started) const {
     Json pools = Json::object();
-    for (const auto& [pool, name] : EnumNames<data::Pool>::kNames) pools[name] = store_.token_count(pool);
+    for (const auto& [pool, name] : EnumNames<data::Pool>::kNames)
+      pools[name] = store_.token_count(pool);
     // Seconds of the runs themselves, so that a resumed study adds up.
     double run_seconds = 0;
     for (const auto& entry : std::filesystem::directory_iterator(request_.out / "runs")) {

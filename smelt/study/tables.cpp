@@ -8,7 +8,8 @@ namespace {
 
 using plan::Arm;
 
-/// A loss of one endpoint: its overall one, or that of a domain or bucket; nothing where it has no tokens.
+/// A loss of one endpoint: its overall one, or that of a domain or bucket; nothing where it has no
+/// tokens.
 using LossOf = std::function<std::optional<double>(const Endpoint&)>;
 
 /// Baseline and SMELT of one cell, horizon and seed, next to each other.
@@ -19,7 +20,8 @@ std::vector<law::PairedLoss> paired(const std::vector<Endpoint>& endpoints, cons
   for (const Endpoint& b : endpoints) {
     if (b.arm != Arm::kBaseline || b.horizon != horizon || (cell && b.cell != *cell)) continue;
     for (const Endpoint& s : endpoints) {
-      if (s.arm != Arm::kSmelt || s.cell != b.cell || s.seed != b.seed || s.horizon != horizon) continue;
+      if (s.arm != Arm::kSmelt || s.cell != b.cell || s.seed != b.seed || s.horizon != horizon)
+        continue;
       const auto reference = loss(b), target = loss(s);
       if (!reference || !target) continue;
       const plan::Cell& c = setup.plan.cells[b.cell];
@@ -34,7 +36,9 @@ std::vector<law::PairedLoss> paired(const std::vector<Endpoint>& endpoints, cons
   return pairs;
 }
 
-std::optional<double> overall(const Endpoint& e) { return e.loss(); }
+std::optional<double> overall(const Endpoint& e) {
+  return e.loss();
+}
 
 std::optional<double> number_or_none(const Json& group) {
   const Json& loss = group.at("loss");
@@ -50,7 +54,8 @@ Json gap_entry(const std::vector<law::PairedLoss>& pairs) {
     smelt += pair.target / static_cast<double>(pairs.size());
     per_seed.push_back({{"seed", pair.seed}, {"gap", pair.gap()}});
   }
-  return {{"baseline", baseline}, {"smelt", smelt}, {"gap", baseline - smelt}, {"per_seed", per_seed}};
+  return {
+      {"baseline", baseline}, {"smelt", smelt}, {"gap", baseline - smelt}, {"per_seed", per_seed}};
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ struct Running {
 
 class Runner {
  public:
-  Runner(const std::vector<Task>& tasks, const TaskOptions& options) : tasks_(tasks), options_(options) {
+  Runner(const std::vector<Task>& tasks, const TaskOptions& options)
+      : tasks_(tasks), options_(options) {
     for (const Task& task : tasks) {
       for (const Step& step : task.steps) total_work_ += step.work;
     }
@@ -135,9 +136,9 @@ class Runner {
 
   void fail(const Running& r, int code) {
     const std::string line = last_log_line(r.child.command.log);
-    failure_ = Error("study",
-                     fmt::format("{} ended with exit status {}: {}", tasks_[r.task].name, code, line),
-                     r.child.command.log.string());
+    failure_ = Error(
+        "study", fmt::format("{} ended with exit status {}: {}", tasks_[r.task].name, code, line),
+        r.child.command.log.string());
     stop();
   }
 
@@ -150,14 +151,14 @@ class Runner {
       if (step.metrics.empty() || step.last <= step.first) continue;
       const auto at = last_metrics(step.metrics);
       if (!at) continue;
-      const double share = static_cast<double>(at->first - step.first) /
-                           static_cast<double>(step.last - step.first);
+      const double share =
+          static_cast<double>(at->first - step.first) / static_cast<double>(step.last - step.first);
       done += step.work * std::clamp(share, 0.0, 1.0);
-      note += fmt::format("{}{} step {}/{} loss {:.3f}", note.empty() ? "" : "; ", tasks_[r.task].name,
-                          at->first, step.last, at->second);
+      note += fmt::format("{}{} step {}/{} loss {:.3f}", note.empty() ? "" : "; ",
+                          tasks_[r.task].name, at->first, step.last, at->second);
     }
-    options_.progress({.task = options_.stage, .done = done, .total = total_work_, .unit = "FLOP",
-                       .note = note});
+    options_.progress(
+        {.task = options_.stage, .done = done, .total = total_work_, .unit = "FLOP", .note = note});
   }
 
   const std::vector<Task>& tasks_;

@@ -9,13 +9,20 @@ namespace {
 using ::testing::HasSubstr;
 
 Json plain() {
-  return {{"model_type", "qwen3_moe"},     {"vocab_size", 100},
-          {"hidden_size", 32},             {"num_hidden_layers", 4},
-          {"num_attention_heads", 4},      {"num_key_value_heads", 2},
-          {"head_dim", 8},                 {"moe_intermediate_size", 16},
-          {"num_experts", 8},              {"num_experts_per_tok", 2},
-          {"norm_topk_prob", true},        {"rms_norm_eps", 1e-6},
-          {"rope_theta", 10000.0},         {"max_position_embeddings", 64},
+  return {{"model_type", "qwen3_moe"},
+          {"vocab_size", 100},
+          {"hidden_size", 32},
+          {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 8},
+          {"moe_intermediate_size", 16},
+          {"num_experts", 8},
+          {"num_experts_per_tok", 2},
+          {"norm_topk_prob", true},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 10000.0},
+          {"max_position_embeddings", 64},
           {"tie_word_embeddings", false}};
 }
 
@@ -102,12 +109,15 @@ INSTANTIATE_TEST_SUITE_P(
         BadGeometry{"head_dim", 7, "head_dim: expected an even number"},
         BadGeometry{"num_experts_per_tok", 9, "expected at most num_experts = 8, got 9"},
         BadGeometry{"model_type", "gpt2", "model_type: expected qwen3_moe or smelt, got \"gpt2\""},
-        BadGeometry{"loop", {{"first", 3}, {"last", 9}},
+        BadGeometry{"loop",
+                    {{"first", 3}, {"last", 9}},
                     "expected a span inside the layers 1 to 4, got 3 to 9"},
-        BadGeometry{"loop", {{"first", 3}, {"last", 4}, {"visits", 0}},
+        BadGeometry{"loop",
+                    {{"first", 3}, {"last", 4}, {"visits", 0}},
                     "loop.visits: expected at least 1, got 0"},
         BadGeometry{"loop", {{"first", 3}}, "missing key \"loop.last\""},
-        BadGeometry{"loop", {{"first", 3}, {"last", 4}, {"vists", 2}}, "unknown key \"loop.vists\""},
+        BadGeometry{
+            "loop", {{"first", 3}, {"last", 4}, {"vists", 2}}, "unknown key \"loop.vists\""},
         BadGeometry{"sliding_window", 128, "key \"sliding_window\" changes the arithmetic"}));
 
 }  // namespace

@@ -14,7 +14,9 @@ const Csv& grid() {
   return csv;
 }
 
-double cell(std::size_t row, const char* column) { return grid().number(row, grid().column(column)); }
+double cell(std::size_t row, const char* column) {
+  return grid().number(row, grid().column(column));
+}
 
 TEST(Budget, ReproducesThePapersGrid) {
   std::size_t checked = 0;
@@ -46,7 +48,8 @@ TEST(Budget, ReproducesThePapersGrid) {
   EXPECT_EQ(checked, 28u);
 }
 
-// By hand: H 4, q 6 (3 heads of 2), kv 2, 3 experts of width 5, top-2, 3 layers, layer 2 twice, V 7.
+// By hand: H 4, q 6 (3 heads of 2), kv 2, 3 experts of width 5, top-2, 3 layers, layer 2 twice,
+// V 7.
 TEST(Budget, AgreesWithAHandCount) {
   arch::ModelConfig m;
   m.vocab_size = 7;

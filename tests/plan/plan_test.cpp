@@ -58,8 +58,7 @@ TEST(Plan, RatesAreTriedOnTheSmallestAndTheLargestCell) {
 TEST(Plan, BothArmsHaveTheBaselinesControl) {
   const Plan plan = make_plan(study_of({scale("a", 32, {8, 16})}), 50, 500);
   for (const Cell& cell : plan.cells) {
-    const auto control =
-        budget::count(budget::fully_active(cell.config(Arm::kBaseline)), 50);
+    const auto control = budget::count(budget::fully_active(cell.config(Arm::kBaseline)), 50);
     EXPECT_DOUBLE_EQ(cell.sparsity[1], budget::sparsity(cell.budget(Arm::kSmelt), control));
     // Matched on F and N, so nearly equal sparsity.
     EXPECT_NEAR(cell.sparsity[0], cell.sparsity[1], 0.02);
@@ -71,7 +70,8 @@ TEST(Plan, SaysWhatTheDesignCannotTell) {
   study.seeds = {1};
   study.horizons.steps = {10};
   const Plan plan = make_plan(study, 50, 500);
-  for (const char* words : {"fewer than 6", "one scale", "one sparsity", "one horizon", "one seed"}) {
+  for (const char* words :
+       {"fewer than 6", "one scale", "one sparsity", "one horizon", "one seed"}) {
     EXPECT_THAT(plan.words, ::testing::Contains(::testing::HasSubstr(words)));
   }
 }

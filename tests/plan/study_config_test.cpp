@@ -66,7 +66,9 @@ class StudyConfigTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(StudyConfigTest, AGoodFileHasNoProblems) { EXPECT_EQ(problems_of(kGood), ""); }
+TEST_F(StudyConfigTest, AGoodFileHasNoProblems) {
+  EXPECT_EQ(problems_of(kGood), "");
+}
 
 TEST_F(StudyConfigTest, EveryProblemComesWithItsLine) {
   EXPECT_THAT(problems_of(replaced("seeds = [1, 2]", "seeds = [1, 1]")),
@@ -83,7 +85,8 @@ TEST_F(StudyConfigTest, EveryProblemComesWithItsLine) {
               HasSubstr("expected at most num_experts = 1, got 2"));
   EXPECT_THAT(problems_of(replaced("steps = [10, 20]", "steps = [20, 10]")),
               HasSubstr("each longer than the one before"));
-  EXPECT_THAT(problems_of(replaced("decay_steps = 5", "")), HasSubstr("missing key \"decay_steps\""));
+  EXPECT_THAT(problems_of(replaced("decay_steps = 5", "")),
+              HasSubstr("missing key \"decay_steps\""));
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2]\n"),
               HasSubstr("expected at least three rates"));
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2, 0.3]\nseed = 2\n"),
@@ -112,8 +115,9 @@ TEST_F(StudyConfigTest, AModelFileIsOneScale) {
     "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
     "head_dim": 24, "moe_intermediate_size": 16, "num_experts": 8, "num_experts_per_tok": 2})");
   const auto file = folder_ / "study.toml";
-  write_file_atomic(file, "[data]\nstore = \"s\"\n[baseline]\nconfig = \"config.json\"\n[horizons]\n"
-                          "steps = [10]\ndecay_steps = 2\n");
+  write_file_atomic(file,
+                    "[data]\nstore = \"s\"\n[baseline]\nconfig = \"config.json\"\n[horizons]\n"
+                    "steps = [10]\ndecay_steps = 2\n");
   Problems problems("plan");
   const StudyConfig study = read_study_config(file, problems);
   EXPECT_TRUE(problems.empty());

@@ -12,7 +12,8 @@ using plan::Arm;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-std::vector<Trial> trials(const std::string& cell, Arm arm, std::vector<std::pair<double, double>> losses) {
+std::vector<Trial> trials(const std::string& cell, Arm arm,
+                          std::vector<std::pair<double, double>> losses) {
   std::vector<Trial> made;
   for (const auto& [lr, loss] : losses) {
     made.push_back({cell, arm, lr, 101, 1000,
@@ -50,7 +51,8 @@ TEST(Rates, BetweenTunedCellsLogLrIsLinearInLogF) {
     return trials(cell, Arm::kBaseline, {{lr / 2, 4}, {lr, 3}, {lr * 2, 4}}) +
            trials(cell, Arm::kSmelt, {{lr / 2, 4}, {lr, 3}, {lr * 2, 4}});
   };
-  // Half way in ln F between 1e6 and 1e8 is 1e7; half way in ln lr between 0.004 and 0.001 is 0.002.
+  // Half way in ln F between 1e6 and 1e8 is 1e7; half way in ln lr between 0.004 and 0.001 is
+  // 0.002.
   const RateChoice choice = choose_rates({{"a", {1e6, 1e6}}, {"m", {1e7, 1e7}}, {"z", {1e8, 1e8}}},
                                          both("a", 0.004) + both("z", 0.001));
   EXPECT_NEAR(rate(choice, "m", Arm::kSmelt).lr, 0.002, 1e-12);
@@ -58,10 +60,10 @@ TEST(Rates, BetweenTunedCellsLogLrIsLinearInLogF) {
 }
 
 TEST(Rates, OutsideTheTunedRangeACellIsMarked) {
-  const RateChoice choice = choose_rates(
-      {{"a", {1e6, 1e6}}, {"b", {2e6, 2e6}}},
-      trials("a", Arm::kBaseline, {{0.001, 4}, {0.002, 3}, {0.004, 4}}) +
-          trials("a", Arm::kSmelt, {{0.001, 4}, {0.002, 3}, {0.004, 4}}));
+  const RateChoice choice =
+      choose_rates({{"a", {1e6, 1e6}}, {"b", {2e6, 2e6}}},
+                   trials("a", Arm::kBaseline, {{0.001, 4}, {0.002, 3}, {0.004, 4}}) +
+                       trials("a", Arm::kSmelt, {{0.001, 4}, {0.002, 3}, {0.004, 4}}));
   EXPECT_EQ(rate(choice, "b", Arm::kBaseline).source, RateSource::kNearest);
   EXPECT_NEAR(rate(choice, "b", Arm::kBaseline).lr, 0.002, 1e-12);
   EXPECT_THAT(choice.words, Contains(HasSubstr("taken from the nearest tuned cell")));

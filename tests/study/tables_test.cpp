@@ -26,8 +26,18 @@ Endpoint endpoint(Arm arm, std::int64_t seed, double loss, double code, double w
              {{{"name", "Code"}, {"loss", code}, {"tokens", 5}},
               {{"name", "Web"}, {"loss", web}, {"tokens", 7}}}},
             {"lengths",
-             {{{"name", "<=32"}, {"up_to", 32}, {"cut", false}, {"documents", 3}, {"tokens", 40}, {"loss", loss}},
-              {{"name", "<=64"}, {"up_to", 64}, {"cut", true}, {"documents", 0}, {"tokens", 0}, {"loss", nullptr}}}}};
+             {{{"name", "<=32"},
+               {"up_to", 32},
+               {"cut", false},
+               {"documents", 3},
+               {"tokens", 40},
+               {"loss", loss}},
+              {{"name", "<=64"},
+               {"up_to", 64},
+               {"cut", true},
+               {"documents", 0},
+               {"tokens", 0},
+               {"loss", nullptr}}}}};
   return e;
 }
 

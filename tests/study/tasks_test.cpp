@@ -80,16 +80,19 @@ TEST_F(TasksTest, AFailedTrialThatDidNotDivergeIsAFailure) {
   Step train = shell("a", "echo '{\"status\": \"finished\"}'; exit 1");
   train.may_diverge = true;
   EXPECT_THROW(
-      run_tasks({{"t", {train}}}, {.stage = "s", .parallel = 1, .progress = {}, .signal = {}}), smelt::Error);
+      run_tasks({{"t", {train}}}, {.stage = "s", .parallel = 1, .progress = {}, .signal = {}}),
+      smelt::Error);
 }
 
 TEST_F(TasksTest, ASignalIsPassedOnOnceAndNothingMoreStarts) {
   const auto begin = std::chrono::steady_clock::now();
   int asked = 0;
-  const TaskOptions options{
-      .stage = "s", .parallel = 1, .progress = {}, .signal = [&asked] { return ++asked > 5 ? 15 : 0; }};
+  const TaskOptions options{.stage = "s", .parallel = 1, .progress = {}, .signal = [&asked] {
+                              return ++asked > 5 ? 15 : 0;
+                            }};
   const Task sleeper{"t", {shell("a", "trap 'exit 143' TERM; sleep 30 & wait")}};
-  EXPECT_EQ(run_tasks({sleeper, {"u", {shell("b", "echo 1")}}}, options), TasksStatus::kInterrupted);
+  EXPECT_EQ(run_tasks({sleeper, {"u", {shell("b", "echo 1")}}}, options),
+            TasksStatus::kInterrupted);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "b.json"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
@@ -97,8 +100,10 @@ TEST_F(TasksTest, ASignalIsPassedOnOnceAndNothingMoreStarts) {
 TEST_F(TasksTest, ThreadCountsAreTheChildsEnvironment) {
   Step step = shell("a", "echo $OMP_NUM_THREADS");
   step.command = [this, output = step.output] {
-    return Command{{"/bin/sh", "-c", "echo $OMP_NUM_THREADS $MKL_NUM_THREADS"}, output,
-                   folder_ / "log.txt", 3};
+    return Command{{"/bin/sh", "-c", "echo $OMP_NUM_THREADS $MKL_NUM_THREADS"},
+                   output,
+                   folder_ / "log.txt",
+                   3};
   };
   run_tasks({{"t", {step}}}, {.stage = "s", .parallel = 1, .progress = {}, .signal = {}});
   EXPECT_EQ(read_file(folder_ / "a.json"), "3 3\n");
