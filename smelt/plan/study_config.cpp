@@ -85,6 +85,19 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
   }
 }
 
+/// The span must fit into every scale.
+void check_span(const StudyConfig& study, TomlTable table, Problems& problems) {
+  for (const Scale& scale : study.scales) {
+    if (study.match.span <=
+        static_cast<double>(std::max<std::int64_t>(1, scale.baseline.num_hidden_layers)))
+      continue;
+    problems.add("span: " + number_text(study.match.span) + " layers do not fit into the " +
+                     std::to_string(scale.baseline.num_hidden_layers) + " of scale \"" +
+                     scale.name + "\"",
+                 table.where("span"));
+  }
+}
+
 void check_horizons(const StudyConfig& study, TomlTable table, Problems& problems) {
   const auto& steps = study.horizons.steps;
   if (steps.empty() || !std::is_sorted(steps.begin(), steps.end(), std::less_equal<>())) {
@@ -128,6 +141,7 @@ StudyConfig read_study_config(const std::filesystem::path& file, Problems& probl
   read_scales(study, root, file, problems);
   TomlTable loop = root.table("loop", problems);
   read_fields(study.match, loop, problems);
+  check_span(study, loop, problems);
   TomlTable horizons = root.table("horizons", problems);
   read_fields(study.horizons, horizons, problems);
   check_horizons(study, horizons, problems);
