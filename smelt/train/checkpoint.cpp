@@ -254,6 +254,10 @@ fs::path find_latest_sound(const fs::path& run_folder, const LogSink& log) {
 }
 
 fs::path find_model(const fs::path& path) {
+  if (!fs::is_directory(path)) {
+    throw Error("train", fs::exists(path) ? "expected a folder, got a file" : "no such folder",
+                path.string());
+  }
   if (fs::exists(path / "model.safetensors")) {
     if (fs::exists(path / "state.json")) verify_checkpoint(path);
     return path;

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <fstream>
 
+#include "cli/checkpoint.h"
+#include "smelt/core/file.h"
 #include "smelt/model/weights.h"
 #include "tiny_run.h"
 
@@ -122,6 +124,30 @@ TEST_F(CheckpointTest, NewestDamagedIsAnErrorOrLeftAside) {
   const auto log = [&](const std::string& line) { lines.push_back(line); };
   EXPECT_EQ(find_latest_sound(root_ / "run", log), root_ / "run/checkpoints/step-00000002");
   EXPECT_THAT(lines, ElementsAre(HasSubstr("step-00000003/optimizer.safetensors")));
+}
+
+// What `eval`, `probe` and `generate` make of a path (cli/checkpoint.h).
+TEST_F(CheckpointTest, AVerbFindsTheModelAndTheRowLengthItWasTrainedWith) {
+  const fs::path folder = write(3);
+  write_file_atomic(root_ / "run/run.toml", "[data]\nrow_length = 256\n");
+  for (const fs::path& path : {root_ / "run", folder, folder / ""}) {
+    const cli::ModelFolder model = cli::find_model(path);
+    EXPECT_TRUE(fs::equivalent(model.folder, folder)) << path;
+    EXPECT_EQ(cli::row_length(model), 256) << path;
+    EXPECT_EQ(cli::tokenizer_file(model).filename(), "tokenizer.model");
+  }
+  const fs::path weights = root_ / "weights";
+  fs::create_directories(weights);
+  for (const char* file : {"config.json", "model.safetensors"})
+    fs::copy(folder / file, weights / file);
+  EXPECT_FALSE(cli::row_length(cli::find_model(weights)).has_value());
+  EXPECT_THAT(error_of([&] { cli::tokenizer_file(cli::find_model(weights)); }),
+              HasSubstr("tokenizer.model is missing"));
+  EXPECT_THAT(error_of([&] { cli::find_model(root_ / "nowhere"); }), HasSubstr("no such folder"));
+  EXPECT_THAT(error_of([&] { cli::find_model(weights / "config.json"); }),
+              HasSubstr("expected a folder, got a file"));
+  flip(folder / "state.json", 30);
+  EXPECT_THAT(error_of([&] { cli::find_model(root_ / "run"); }), HasSubstr("state.json"));
 }
 
 TEST_F(CheckpointTest, FolderWithoutStateIsAModelButNoCheckpoint) {
