@@ -45,7 +45,7 @@ bench: setup  ## the benchmarks (an idle machine, please)
 	@scripts/build.sh release $(JOBS) -DSMELT_BENCH=ON
 	@scripts/bench.sh release
 
-soak: setup  ## long campaigns: fuzzing, many kills, coverage of intervals
+soak: corpus  ## long campaigns: a study and a run killed again and again
 	@scripts/build.sh release $(JOBS)
 	@scripts/test.sh release soak 1
 

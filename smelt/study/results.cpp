@@ -322,6 +322,7 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   for (const std::string& line : rates.choice.words) words.push_back(line);
   Json pooled = law::to_json(gap);
   pooled["gap"] = gap.mean;
+  pooled.erase("words");  // the headline says it with the arms' names
   pooled["tokens"] = last_tokens;
 
   Json law_json = {
