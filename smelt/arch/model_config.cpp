@@ -61,9 +61,14 @@ class Reader {
     read_model_type();
     const auto field = [this](const Field& f, auto& value) { read_value(f.name, value); };
     ModelConfig::visit_fields(config, field);
+    read_expert_alias(config);
     for (const char* name : {"vocab_size", "hidden_size", "num_hidden_layers",
                              "num_attention_heads", "moe_intermediate_size", "num_experts"}) {
-      if (!json_.contains(name)) problems_.add(std::string("missing key \"") + name + "\"");
+      const bool alias =
+          std::string_view(name) == "num_experts" && json_.contains("num_local_experts");
+      if (!json_.contains(name) && !alias) {
+        problems_.add(std::string("missing key \"") + name + "\"");
+      }
     }
     // Qwen3-MoE's own defaults.
     if (!json_.contains("num_key_value_heads")) config.num_key_value_heads = 4;
@@ -116,6 +121,18 @@ class Reader {
       value = found.get<bool>();
     } else {
       problems_.add(name + ": expected true or false, got " + found.dump());
+    }
+  }
+
+  /// Newer transformers write "num_local_experts" for "num_experts".
+  void read_expert_alias(ModelConfig& config) {
+    std::int64_t local = config.num_experts;
+    read_value("num_local_experts", local);
+    if (!json_.contains("num_experts")) {
+      config.num_experts = local;
+    } else if (local != config.num_experts) {
+      problems_.add("num_local_experts and num_experts differ: " + std::to_string(local) + " and " +
+                    std::to_string(config.num_experts));
     }
   }
 

@@ -72,6 +72,16 @@ TEST(ModelConfig, NewerRopeParametersAreUnderstood) {
   EXPECT_THAT(message_of(json), HasSubstr("rope_parameters"));
 }
 
+TEST(ModelConfig, NewerExpertCountIsUnderstood) {
+  Json json = plain();
+  json["num_local_experts"] = 8;
+  EXPECT_EQ(model_config_from_json(json, "c").num_experts, 8);
+  json["num_local_experts"] = 6;
+  EXPECT_THAT(message_of(json), HasSubstr("num_local_experts and num_experts differ: 6 and 8"));
+  json.erase("num_experts");
+  EXPECT_EQ(model_config_from_json(json, "c").num_experts, 6);
+}
+
 TEST(ModelConfig, ReportsAllProblemsAtOnce) {
   Json json = plain();
   json["hidden_size"] = "wide";

@@ -20,7 +20,11 @@ StudySetup setup() {
 }
 
 Endpoint endpoint(Arm arm, std::int64_t seed, double loss, double code, double web) {
-  Endpoint e{.cell = 0, .arm = arm, .seed = seed, .horizon = 10, .tokens = 300};
+  Endpoint e;
+  e.arm = arm;
+  e.seed = seed;
+  e.horizon = 10;
+  e.tokens = 300;
   e.eval = {{"overall", {{"loss", loss}}},
             {"domains",
              {{{"name", "Code"}, {"loss", code}, {"tokens", 5}},
