@@ -26,7 +26,8 @@ const std::vector<std::string> kNames = {"all_experts",
                                          "no_topk_renorm",
                                          "one_visit_theta_eps",
                                          "router_ties",
-                                         "tied_embeddings"};
+                                         "tied_embeddings",
+                                         "transformers"};
 
 std::string all_lines(const CaseResult& result) {
   std::string text = result.name + "\n";
