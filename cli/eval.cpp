@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/verb.h"
 #include "smelt/core/file.h"
+#include "smelt/core/hash.h"
 #include "smelt/core/table.h"
 #include "smelt/model/weights.h"
 
