@@ -89,7 +89,7 @@ TEST_F(StudyConfigTest, EveryProblemComesWithItsLine) {
               HasSubstr("missing key \"decay_steps\""));
   EXPECT_THAT(problems_of(std::string(kGood) + "[loop]\nspan = 9\n"),
               HasSubstr("span: 9 layers do not fit into the 4 of scale \"a\" (" +
-                        (folder_ / "study.toml").string() + ":22)"));
+                        (folder_ / "study.toml").string() + ":23)"));
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2]\n"),
               HasSubstr("expected at least three rates"));
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2, 0.3]\nseed = 2\n"),
