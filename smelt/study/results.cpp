@@ -170,15 +170,12 @@ Json probe_json(const StudySetup& setup, const Layout& layout) {
   return probe;
 }
 
-/// The largest law that the grid's own variation can carry.
-const law::Form& choose_form(const std::string& wanted, const Csv& csv) {
+/// The largest law that the grid's own variation can carry: b needs cells of several sparsities.
+const law::Form& choose_form(const std::string& wanted, const plan::Plan& plan) {
   if (wanted != "auto") return law::find_form(wanted);
-  std::set<std::string> sparsities;
-  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    if (csv.rows[r][csv.column("arch")] == "baseline")
-      sparsities.insert(csv.rows[r][csv.column("sparsity")]);
-  }
-  return law::find_form(sparsities.size() > 1 ? "smelt" : "smelt-no-sparsity");
+  std::set<std::int64_t> experts;
+  for (const plan::Cell& cell : plan.cells) experts.insert(cell.experts);
+  return law::find_form(experts.size() > 1 ? "smelt" : "smelt-no-sparsity");
 }
 
 /// Why the laws cannot be told, each reason once.
@@ -314,7 +311,7 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   options.compute = config.law.compute;
   options.bootstrap.draws = config.law.draws;
   options.progress = bootstrap_progress;
-  const law::Form& form = choose_form(config.law.form, csv);
+  const law::Form& form = choose_form(config.law.form, setup.plan);
   const law::GainResult gain = law::gain(baseline, smelt, form, options);
   const law::LossGap gap = pooled_gap(endpoints, setup, config.horizons.steps.back());
 
@@ -331,6 +328,7 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
   law_json["smelt"] = gain.target ? law::to_json(*gain.target) : Json();
   Json gain_json = law::to_json(gain);
   gain_json["words"] = gain_words(gain);
+  gain_json.erase("warnings");  // the same in the terms of the law's own page
 
   Json rows = Json::array();
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
