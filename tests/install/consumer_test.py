@@ -60,6 +60,15 @@ class Consumer(unittest.TestCase):
             libraries = run("ldd", folder / "build/consumer") + run("ldd", prefix / "bin/smelt")
             self.assertNotRegex(libraries, r"libtorch|libc10|not found")
 
+    @unittest.skipUnless((BUILD / "bin/smelt-torch").exists(), "built without LibTorch")
+    def test_installed_programs_find_libtorch(self):
+        with tempfile.TemporaryDirectory() as prefix:
+            for component in ("plain", "torch"):
+                run(CMAKE, "--install", BUILD, "--prefix", prefix, "--component", component)
+            clean = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
+            text = run(Path(prefix) / "bin/smelt", "check", SOURCE / "tests/data/cases/baseline", env=clean)
+            self.assertIn("1 of 1 cases passed", text)
+
 
 def numbers(value):
     """Every number of a JSON value, at any depth."""
