@@ -87,11 +87,7 @@ void run(Session& session, const Options& options) {
         off.kv_cache);
     text += "\n" + table.text();
   }
-  if (session.json) {
-    print_json(json);
-  } else {
-    print(text);
-  }
+  print_result(session, json, text);
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ void run(Session& session, const Options& options) {
 
 void add_check(CLI::App& program, Session& session) {
   auto& verb = new_verb(program, session, "check",
-                        "known answers: is this build, machine and device to be trusted?",
+                        "Known answers: is this build, machine and device to be trusted?",
                         "smelt check tests/data/cases/baseline tests/data/cases/loop_half");
   auto options = std::make_shared<Options>();
   verb.add_option("CASE", options->cases, "case folders")->required();

@@ -29,7 +29,7 @@ std::string count_text(std::uint64_t value) {
   return with_commas(static_cast<double>(value));
 }
 
-// ---- build --------------------------------------------------------------------------------------
+// ---- build
 
 struct BuildArguments {
   std::vector<std::string> inputs;
@@ -74,7 +74,7 @@ void build(Session& session, const BuildArguments& arguments) {
 }
 
 void add_build(CLI::App& verb, Session& session) {
-  auto& build_verb = new_verb(verb, session, "build", "text to a token store",
+  auto& build_verb = new_verb(verb, session, "build", "Text to a token store",
                               "smelt data build data/corpus --out data/quick --vocab-size 4096");
   auto arguments = std::make_shared<BuildArguments>();
   build_verb
@@ -87,7 +87,7 @@ void add_build(CLI::App& verb, Session& session) {
   build_verb.callback([&session, arguments] { build(session, *arguments); });
 }
 
-// ---- show ---------------------------------------------------------------------------------------
+// ---- show
 
 struct ShowArguments {
   std::string store;
@@ -163,7 +163,7 @@ void show(Session& session, const ShowArguments& arguments) {
 
 void add_show(CLI::App& verb, Session& session) {
   auto& show_verb =
-      new_verb(verb, session, "show", "what a token store holds", "smelt data show data/quick");
+      new_verb(verb, session, "show", "What a token store holds", "smelt data show data/quick");
   auto arguments = std::make_shared<ShowArguments>();
   show_verb.add_option("STORE", arguments->store, "folder of the store")->required();
   show_verb
@@ -174,7 +174,7 @@ void add_show(CLI::App& verb, Session& session) {
   show_verb.callback([&session, arguments] { show(session, *arguments); });
 }
 
-// ---- check --------------------------------------------------------------------------------------
+// ---- check
 
 void check(Session& session, const std::string& folder) {
   Json json = {{"schema", "smelt.data.check/1"},
@@ -203,14 +203,14 @@ void check(Session& session, const std::string& folder) {
 
 void add_check_store(CLI::App& verb, Session& session) {
   auto& check_verb = new_verb(verb, session, "check",
-                              "verify hashes, ids and that held-out text is not trained on",
+                              "Verify hashes, ids and that held-out text is not trained on",
                               "smelt data check data/quick");
   auto folder = std::make_shared<std::string>();
   check_verb.add_option("STORE", *folder, "folder of the store")->required();
   check_verb.callback([&session, folder] { check(session, *folder); });
 }
 
-// ---- encode, decode -----------------------------------------------------------------------------
+// ---- encode, decode
 
 struct CodeArguments {
   std::string model;
@@ -278,7 +278,7 @@ void decode(Session& session, const CodeArguments& arguments) {
 
 void add_code(CLI::App& verb, Session& session) {
   auto arguments = std::make_shared<CodeArguments>();
-  auto& encode_verb = new_verb(verb, session, "encode", "token ids of a text (no BOS, no EOS)",
+  auto& encode_verb = new_verb(verb, session, "encode", "Token ids of a text (no BOS, no EOS)",
                                "smelt data encode data/quick --text 'x = 1'");
   encode_verb
       .add_option("STORE", arguments->model, "store, checkpoint or sentencepiece .model file")
@@ -289,7 +289,7 @@ void add_code(CLI::App& verb, Session& session) {
     arguments->text_given = text->count() > 0;
     encode(session, *arguments);
   });
-  auto& decode_verb = new_verb(verb, session, "decode", "text of token ids",
+  auto& decode_verb = new_verb(verb, session, "decode", "Text of token ids",
                                "smelt data decode data/quick 17 301 4");
   decode_verb
       .add_option("STORE", arguments->model, "store, checkpoint or sentencepiece .model file")

@@ -94,11 +94,7 @@ void run(Session& session, Options& options) {
   if (!options.documents_csv.empty()) {
     write_file_atomic(options.documents_csv, eval::documents_csv(result));
   }
-  if (session.json) {
-    print_json(json);
-  } else {
-    print(text(result));
-  }
+  print_result(session, json, text(result));
 }
 
 }  // namespace

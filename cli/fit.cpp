@@ -86,13 +86,13 @@ void run(Session& session, const Request& request) {
     text += fit_text(one ? "" : group + ": ", result) + (one ? "" : "\n");
   }
   if (request.exclude_controls) json["excluded"] = {{"rows", excluded}, {"why", "S = 0"}};
-  session.json ? print_json(json) : print(text);
+  print_result(session, json, text);
 }
 
 }  // namespace
 
 void add_fit(CLI::App& program, Session& session) {
-  auto& verb = new_verb(program, session, "fit", "fit a scaling law to a table of endpoints",
+  auto& verb = new_verb(program, session, "fit", "Fit a scaling law to a table of endpoints",
                         "smelt fit endpoints.csv --form smelt --arch smelt --bootstrap 2000");
   auto request = std::make_shared<Request>();
   verb.add_option("ENDPOINTS", request->file, "CSV with a row per finished run")->required();

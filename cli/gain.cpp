@@ -66,7 +66,7 @@ void run(Session& session, const Request& request) {
   if (request.file.empty()) {
     const auto result =
         law::gain(law::read_law(request.reference), law::read_law(request.target), options);
-    session.json ? print_json(to_json(result)) : print(gain_text(result));
+    print_result(session, to_json(result), gain_text(result));
     return;
   }
   const law::Form& form = law::find_form(request.form);
@@ -98,7 +98,7 @@ void run(Session& session, const Request& request) {
 
 void add_gain(CLI::App& program, Session& session) {
   auto& verb =
-      new_verb(program, session, "gain", "the compute one arm saves at equal loss (CE Gain)",
+      new_verb(program, session, "gain", "The compute one arm saves at equal loss (CE Gain)",
                "smelt gain endpoints.csv --reference baseline --target smelt --compute 1e18,1e19 "
                "--sparsity 0.85\n  smelt gain --reference baseline.json --target smelt.json "
                "--compute 1e21 --sparsity 0.95");

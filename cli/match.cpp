@@ -66,11 +66,7 @@ void add_match(CLI::App& program, Session& session) {
     if (!options->out.empty()) {
       write_file_atomic(options->out, smelt::to_text(arch::to_json(result.best.config)));
     }
-    if (session.json) {
-      print_json(budget::to_json(result));
-    } else {
-      print(to_text(result));
-    }
+    print_result(session, budget::to_json(result), to_text(result));
   });
 }
 

@@ -102,7 +102,7 @@ void run(Session& session, const Request& request) {
 
 void add_predict(CLI::App& program, Session& session) {
   auto& verb =
-      new_verb(program, session, "predict", "a law's loss at given size, tokens and sparsity",
+      new_verb(program, session, "predict", "A law's loss at given size, tokens and sparsity",
                "smelt predict law.json --flops 1.33e9 --tokens 5e10 --sparsity 0.95\n"
                "  smelt predict law.json --compute 1e21 --sparsity 0.95");
   auto request = std::make_shared<Request>();

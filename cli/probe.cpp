@@ -96,11 +96,7 @@ void run(Session& session, const Options& options) {
   Json json = probe::to_json(result);
   json["model"] = model.folder.string();
   if (!options.out.empty()) write_file_atomic(options.out, to_text(json));
-  if (session.json) {
-    print_json(json);
-  } else {
-    print(probe::text(result));
-  }
+  print_result(session, json, probe::text(result));
 }
 
 }  // namespace

@@ -97,11 +97,7 @@ void train_and_report(Session& session, const train::RunConfig& config,
   session.progress.finish();
   if (result.status == train::RunStatus::kDiverged) session.exit_code = 1;
   if (result.status == train::RunStatus::kInterrupted) session.exit_code = 128 + signal_seen();
-  if (session.json) {
-    print_json(train::to_json(result));
-  } else {
-    print(text(result));
-  }
+  print_result(session, train::to_json(result), text(result));
 }
 
 void add_train(CLI::App& program, Session& session) {

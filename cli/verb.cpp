@@ -52,6 +52,7 @@ int usage_failure(const CLI::App& program, const CLI::ParseError& error) {
 
 int unknown_verb(const std::string& word, const std::vector<VerbEntry>& verbs) {
   std::vector<std::string> names;
+  names.reserve(verbs.size());
   for (const VerbEntry& verb : verbs) names.emplace_back(verb.name);
   const std::string guess = nearest(word, names);
   print_failure("[cli] unknown verb \"" + word + "\"" +
@@ -77,6 +78,10 @@ void print(const std::string& text) {
 
 void print_json(const Json& json) {
   print(to_text(json));
+}
+
+void print_result(const Session& session, const Json& json, const std::string& text) {
+  print(session.json ? to_text(json) : text);
 }
 
 void warn(Session& session, const std::string& message) {

@@ -5,7 +5,7 @@
 //     auto& verb = new_verb(program, session, "budget", "…", "smelt budget configs/tiny.json");
 //     auto options = std::make_shared<Options>();
 //     verb.add_option("CONFIG", options->config, "model config")->required();
-//     verb.callback([&session, options] { … print_json / print … });
+//     verb.callback([&session, options] { … print_result(session, json, text) });
 //   }
 #pragma once
 
@@ -33,6 +33,9 @@ CLI::App& new_verb(CLI::App& program, Session& session, const std::string& name,
 /// Text or one JSON object on stdout; throws Error when stdout cannot take it.
 void print(const std::string& text);
 void print_json(const Json& json);
+
+/// The result of a verb on stdout: its JSON object with --json, else its text.
+void print_result(const Session& session, const Json& json, const std::string& text);
 
 /// "! …" on stderr, above the progress line.
 void warn(Session& session, const std::string& message);

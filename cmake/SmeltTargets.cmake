@@ -23,7 +23,7 @@ if(SMELT_SANITIZE)
 endif()
 
 # ccache where it is there and nobody chose a launcher.  Its sloppiness is what precompiled headers need.
-find_program(SMELT_CCACHE ccache)
+find_program(SMELT_CCACHE ccache NO_CACHE)
 if(SMELT_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${SMELT_CCACHE})

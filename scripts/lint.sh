@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 jobs=$1
 shift
 cmake --preset tidy >/dev/null
+cmake --build build/tidy --target smelt_commit >/dev/null # the one generated header
 if [ $# -eq 0 ]; then
   # Files of folders that the preset leaves out have no compile command.
   mapfile -t files < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/tidy/compile_commands.json |

@@ -107,7 +107,6 @@ struct Observer {
 Forward forward(const Decoder& decoder, const Batch& batch, const Observer& observer = {});
 
 // ---- the parts, for callers with a cache of their own (generation)
-// -------------------------------------
 
 /// Maps q [n, heads, D], k and v [n, kv_heads, D] of the tokens at hand to the attention output [n,
 /// heads, D]. A KV cache appends k and v to the slot of this executed layer and calls

@@ -15,8 +15,6 @@
 namespace smelt::model {
 namespace {
 
-constexpr double kInitDeviation = 0.02;
-
 bool ends_with(const std::string& name, std::string_view end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
@@ -91,19 +89,23 @@ void save_decoder(const Decoder& decoder, const std::filesystem::path& folder) {
   write_safetensors(folder / "model.safetensors", named_parameters(decoder), {{"format", "pt"}});
 }
 
-Decoder init_decoder(const arch::ModelConfig& config, std::uint64_t seed) {
+double small_init_std(const arch::ModelConfig& config) {
+  return std::sqrt(2.0 / (5.0 * static_cast<double>(config.hidden_size)));
+}
+
+Decoder init_decoder(const arch::ModelConfig& config, std::uint64_t seed, double init_std) {
   Problems problems("model", "init");
   arch::validate(config, problems);
   problems.throw_if_any();
-  const double into_stream =
-      kInitDeviation / std::sqrt(2.0 * static_cast<double>(config.executed_layers()));
+  const double std = init_std > 0 ? init_std : small_init_std(config);
+  const double into_stream = std / std::sqrt(2.0 * static_cast<double>(config.executed_layers()));
   std::vector<at::Tensor> tensors;
   for (const auto& [name, shape] : parameter_shapes(config)) {
     at::Tensor tensor = at::ones(shape, at::kFloat);
     tensors.push_back(tensor);
     if (ends_with(name, "norm.weight")) continue;
     const bool writes = ends_with(name, "o_proj.weight") || ends_with(name, "down_proj");
-    const double deviation = writes ? into_stream : kInitDeviation;
+    const double deviation = writes ? into_stream : std;
     const Philox random(seed, "init/" + name);
     auto* out = tensor.mutable_data_ptr<float>();
     parallel_chunks(tensor.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {

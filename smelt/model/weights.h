@@ -30,12 +30,16 @@ Decoder load_decoder(const std::filesystem::path& folder);
 /// renamed.
 void save_decoder(const Decoder& decoder, const std::filesystem::path& folder);
 
+/// sqrt(2 / (5 · hidden_size)): 0.02 at hidden size 1000, larger for narrow models, which at a
+/// fixed 0.02 linger on a plateau (Nguyen & Salazar, 1910.05895).
+double small_init_std(const arch::ModelConfig& config);
+
 /// Philox keyed by (seed, tensor name): independent of order, threads and geometry elsewhere.
-/// Normal with standard deviation 0.02; o_proj and down_proj with 0.02 / sqrt(2 · executed layers),
-/// so that the stream's variance does not grow with depth; norms are 1.  A pair's tensors of the
-/// same name and shape are the same draws: equal, and equal up to that factor in o_proj and
-/// down_proj.
-Decoder init_decoder(const arch::ModelConfig& config, std::uint64_t seed);
+/// Normal with standard deviation `init_std` (0: small_init_std); o_proj and down_proj with
+/// init_std / sqrt(2 · executed layers), so that the stream's variance does not grow with depth;
+/// norms are 1.  A pair's tensors of the same name and shape are the same draws, equal up to these
+/// factors.
+Decoder init_decoder(const arch::ModelConfig& config, std::uint64_t seed, double init_std = 0);
 
 /// A decoder over given tensors (names and shapes as parameter_shapes); `where` names them in
 /// errors.
@@ -46,7 +50,6 @@ Decoder decoder_from_tensors(const arch::ModelConfig& config, const NamedTensors
 Decoder clone(const Decoder& decoder);
 
 // ---- safetensors
-// ------------------------------------------------------------------------------------
 
 /// All tensors of a file, in file order; dtypes F64, F32, F16, BF16, I64, I32, U8 as stored.  A
 /// truncated, overlapping, oversized or unreadable file throws Error with file and tensor.

@@ -8,11 +8,6 @@
 namespace smelt::plan {
 namespace {
 
-/// Geometry keys of a table over what `model` already has.
-void read_geometry(arch::ModelConfig& model, TomlTable table, Problems& problems) {
-  read_fields(model, table, problems);
-}
-
 arch::ModelConfig read_baseline(TomlTable table, const std::filesystem::path& file,
                                 Problems& problems) {
   arch::ModelConfig model;
@@ -25,7 +20,7 @@ arch::ModelConfig read_baseline(TomlTable table, const std::filesystem::path& fi
       problems.add("[baseline] config: " + std::string(error.what()), table.where("config"));
     }
   }
-  read_geometry(model, table, problems);
+  read_fields(model, table, problems);
   return model;
 }
 
@@ -56,7 +51,7 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
     Scale scale;
     scale.name = entry.get<std::string>("name", problems).value_or("");
     scale.baseline = baseline;
-    read_geometry(scale.baseline, entry, problems);
+    read_fields(scale.baseline, entry, problems);
     scale.experts = entry.get<std::vector<std::int64_t>>("experts", problems)
                         .value_or(std::vector<std::int64_t>{scale.baseline.num_experts});
     const bool plain =

@@ -225,7 +225,6 @@ void add_curve_figures(const Study& study, Curves all, Page& page) {
 }
 
 // ---- learning rates
-// ---------------------------------------------------------------------------------
 
 DataTable trial_table(const Json& trials) {
   DataTable table{"rates",
@@ -322,15 +321,7 @@ void add_rates(const Study& study, Page& page) {
   if (trials.empty() && chosen.empty()) {
     return page.absent("Left out: the study does not say which rates were tried or taken.");
   }
-  for (const std::string& line : words(get(rates, "words"))) page.paragraph(line);
-  for (const Json& choice : chosen) {
-    if (!truth(get(choice, "at_edge"))) continue;
-    page.warning(
-        fmt::format("The best rate of {} in cell {} ({}) lies at the edge of what was tried: a "
-                    "better one may lie beyond.",
-                    arm_name(text(get(choice, "arch"))), text(get(choice, "cell")),
-                    compact(number(get(choice, "lr")))));
-  }
+  for (const std::string& line : words(get(rates, "words"))) page.warning(line);
   if (trials.empty()) {
     page.absent("No trial runs: the rates were " +
                 (text(get(rates, "how")).empty() ? "given" : text(get(rates, "how"))) + ".");

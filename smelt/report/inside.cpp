@@ -98,7 +98,6 @@ RouterTables router_tables(const Json& entries) {
 }
 
 // ---- probes
-// -----------------------------------------------------------------------------------------
 
 struct SinkTables {
   DataTable means{"sink",

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <map>
 #include <set>
 
 #include "smelt/core/table.h"

@@ -59,7 +59,6 @@ class Study {
 
  private:
   // ---- the folder
-  // -----------------------------------------------------------------------------------
 
   /// A folder belongs to one study: the same configuration and the same token store.
   void claim_folder() const {
@@ -99,7 +98,6 @@ class Study {
   }
 
   // ---- commands
-  // -------------------------------------------------------------------------------------
 
   Command command(std::vector<std::string> arguments, const std::filesystem::path& output,
                   const std::filesystem::path& folder) const {
@@ -147,7 +145,6 @@ class Study {
   }
 
   // ---- stages
-  // ---------------------------------------------------------------------------------------
 
   bool stage(const std::string& name, std::vector<Task> tasks, int parallel) {
     const auto begin = std::chrono::steady_clock::now();
@@ -315,7 +312,6 @@ class Study {
   }
 
   // ---- the end
-  // --------------------------------------------------------------------------------------
 
   Json finish(const RateReport& rates, const std::string& started) {
     const auto endpoints = read_endpoints(setup_, layout_, rates.choice.chosen);

@@ -89,7 +89,7 @@ Start find_start(const RunConfig& config, const fs::path& folder, const std::str
   if (config.branch) {
     start = start_branch(config);
   } else {
-    start.decoder = model::init_decoder(config.model, config.seed);
+    start.decoder = model::init_decoder(config.model, config.seed, config.train.init_std);
     start.moments = zero_moments(model::named_parameters(start.decoder));
     start.state.next_row = config.data.first_row;
   }

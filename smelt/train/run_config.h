@@ -46,6 +46,7 @@ struct TrainOptions {
   std::int64_t steps = 1000;
   std::int64_t rows = 8;
   std::int64_t micro_rows = 0;
+  double init_std = 0;
   double lr = 0.002;
   std::int64_t warmup_steps = 20;
   std::int64_t decay_steps = 0;
@@ -74,6 +75,10 @@ struct TrainOptions {
     visit(Field{"micro_rows", "rows per forward pass; rows must be a multiple; 0 = all at once",
                 "rows", 0, 1e9},
           self.micro_rows);
+    visit(Field{"init_std",
+                "standard deviation of the initial weights; 0 = sqrt(2 / (5 · hidden_size))", "", 0,
+                10},
+          self.init_std);
     visit(Field{"lr", "stable learning rate", "", 0, 10}, self.lr);
     visit(Field{"warmup_steps", "steps of linear warmup", "steps", 0, 1e12}, self.warmup_steps);
     visit(Field{"decay_steps", "steps of the decay tail at the end; 0 = none", "steps", 0, 1e12},

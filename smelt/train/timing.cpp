@@ -25,7 +25,7 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
   if (steps < 1) throw Error("train", "time at least one step, got " + std::to_string(steps));
   data::RowStream rows = open_rows(config);
   const ProcessSettings settings(config.threads);
-  model::Decoder decoder = model::init_decoder(config.model, config.seed);
+  model::Decoder decoder = model::init_decoder(config.model, config.seed, config.train.init_std);
   Moments moments = zero_moments(model::named_parameters(decoder));
   Stepper stepper(config, std::move(decoder), std::move(moments), std::move(rows));
   TrainState state;

@@ -30,7 +30,6 @@ double relative_difference(const at::Tensor& got, const at::Tensor& expected) {
 }
 
 // ---- batches
-// ---------------------------------------------------------------------------------------
 
 TEST(Batch, PiecesPositionsAndTargets) {
   const std::vector<std::int64_t> tokens = {1, 2, 3, 4, 5, 6, 7, 8},
@@ -60,7 +59,6 @@ TEST(Batch, ATokenOutsideTheVocabularyIsNamed) {
 }
 
 // ---- equal to the plain version
-// -----------------------------------------------------------------------
 
 struct Geometry {
   const char* name;
@@ -148,7 +146,6 @@ TEST(Decoder, OneVisitIsTheBaselineToTheBit) {
 }
 
 // ---- documents
-// -----------------------------------------------------------------------------------------
 
 /// Other tokens in document `changed`, the same everywhere else.
 Batch change_document(const Batch& batch, std::size_t changed, std::int64_t vocab,
@@ -269,7 +266,6 @@ TEST(Decoder, RepeatsToTheBitAtAnyThreadCountForward) {
 }
 
 // ---- router and experts
-// ---------------------------------------------------------------------------------
 
 TEST(Router, TiesGoToTheLowerIndexMostProbableFirst) {
   const at::Tensor gate =
@@ -316,7 +312,6 @@ TEST(Experts, OneWithoutTokensHasZeroGradient) {
 }
 
 // ---- losses
-// ---------------------------------------------------------------------------------------------
 
 TEST(TokenNll, AgreesWithFp64WithUnevenChunksMasksAndLargeOffsets) {
   arch::ModelConfig c = tiny_config();
@@ -369,7 +364,6 @@ TEST(Losses, BalanceIsOneWhenPerfectAndExpertsOverKWhenCollapsed) {
 }
 
 // ---- looking inside, and caches
-// ----------------------------------------------------------------------------
 
 TEST(Observer, SeesEveryExecutedLayerAndChangesNothing) {
   const arch::ModelConfig c = tiny_config();

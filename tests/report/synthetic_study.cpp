@@ -266,7 +266,7 @@ Json synthetic_json(const SyntheticStudy& study) {
        {"cells", "pairs", "endpoints", "rates", "gaps", "gap", "domains", "lengths"})
     json[key] = Json::array();
   json["rates"] = {{"how", "tuned"},
-                   {"words", {"Each arm was given the best of three rates."}},
+                   {"words", {"smelt: the best rate, 0.006, is at the edge of what was tried"}},
                    {"trials", Json::array()},
                    {"chosen", Json::array()}};
   json["gap"] = {{"words", "Pooled over all cells at the longest horizon."}};

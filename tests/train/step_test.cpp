@@ -166,7 +166,6 @@ TEST_F(StepTest, RouterLoadsPerLayerAndVisit) {
 }
 
 // ---- AdamW
-// -----------------------------------------------------------------------------------------
 
 /// One number of AdamW, in double, as the paper of Loshchilov and Hutter writes it.
 struct Scalar {
