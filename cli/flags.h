@@ -2,11 +2,40 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "smelt/core/fields.h"
 
 namespace smelt::cli {
+
+/// Text of a command line into a number or a LOW:HIGH list; a problem when it is none or out of
+/// range.
+template <class T>
+void parse_field(const std::string& text, T& value, const Field& field, Problems& problems) {
+  if constexpr (is_optional_v<T>) {
+    typename T::value_type inner{};
+    parse_field(text, inner, field, problems);
+    value = inner;
+  } else if constexpr (is_vector_v<T>) {
+    value.clear();
+    for (std::size_t begin = 0; begin <= text.size();) {
+      const std::size_t end = std::min(text.find(':', begin), text.size());
+      value.emplace_back();
+      parse_field(text.substr(begin, end - begin), value.back(), field, problems);
+      begin = end + 1;
+    }
+  } else {
+    if (!CLI::detail::lexical_cast(text, value)) {
+      problems.add(std::string(field.name) + ": expected a number, got \"" + text + "\"");
+      return;
+    }
+    check_field(field, value, problems, "");
+  }
+}
 
 inline std::string flag_name(const char* field) {
   std::string name = std::string("--") + field;
@@ -17,11 +46,14 @@ inline std::string flag_name(const char* field) {
 }
 
 /// One flag per field; its default, unit and range appear in --help.  `options` must outlive the
-/// parse.
+/// parse.  Fields for which `skip` holds get none.
 template <class Options>
-void add_flags(CLI::App& verb, Options& options, const std::string& group = "Options") {
+void add_flags(
+    CLI::App& verb, Options& options, const std::string& group = "Options",
+    const std::function<bool(std::string_view)>& skip = [](std::string_view) { return false; }) {
   Options::visit_fields(options, [&](const Field& field, auto& value) {
     using T = std::decay_t<decltype(value)>;
+    if (skip(field.name)) return;
     std::string help = field.help;
     if (*field.unit) help += std::string(" [") + field.unit + "]";
     CLI::Option* flag = nullptr;
@@ -67,6 +99,50 @@ void add_flags(CLI::App& verb, Options& options, const std::string& group = "Opt
     }
     flag->group(group);
   });
+}
+
+/// `--tolerance flops=0.01`: one repeatable flag NAME=VALUE for all fields that begin or end with
+/// `affix` ("tolerance_", "_multiple"); a list is written LOW:HIGH.
+template <class Options>
+void add_keyed_flag(CLI::App& verb, const std::string& flag, Options& options,
+                    std::string_view affix, const std::string& help) {
+  const auto key_of = [affix](std::string_view field) -> std::string {
+    if (affix.front() == '_' && field.ends_with(affix)) {
+      return std::string(field.substr(0, field.size() - affix.size()));
+    }
+    if (affix.back() == '_' && field.starts_with(affix)) {
+      return std::string(field.substr(affix.size()));
+    }
+    return "";
+  };
+  std::vector<std::string> names;
+  Options::visit_fields(options, [&](const Field& field, auto&) {
+    if (const std::string key = key_of(field.name); !key.empty()) names.push_back(key);
+  });
+  const auto set = [&options, key_of, names, flag](const std::vector<std::string>& all) {
+    for (const std::string& given : all) {
+      const std::size_t equals = given.find('=');
+      const std::string name = given.substr(0, equals);
+      if (equals == std::string::npos ||
+          std::find(names.begin(), names.end(), name) == names.end()) {
+        throw CLI::ValidationError(
+            flag, "expected NAME=VALUE with NAME " + join_choices(names) + ", got " + given);
+      }
+      Options::visit_fields(options, [&](const Field& field, auto& value) {
+        if (key_of(field.name) != name) return;
+        Problems problems("cli");
+        parse_field(given.substr(equals + 1), value, field, problems);
+        if (problems.empty()) return;
+        const std::string& line = problems.lines().front();
+        throw CLI::ValidationError(flag + " " + name, line.substr(line.find(": ") + 2));
+      });
+    }
+  };
+  verb.add_option_function<std::vector<std::string>>(flag, set,
+                                                     help + "; NAME: " + join_choices(names))
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 }  // namespace smelt::cli

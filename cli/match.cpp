@@ -3,71 +3,208 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "cli/flags.h"
 #include "cli/verb.h"
+#include "smelt/arch/presets.h"
 #include "smelt/core/file.h"
 #include "smelt/core/table.h"
+#include "smelt/data/rows.h"
+#include "smelt/data/token_store.h"
 
 namespace smelt::cli {
 namespace {
 
 struct Options {
-  std::string config, out;
+  std::string config, out, store;
+  std::int64_t row_length = 512;
+  bool paper = false;
+  std::optional<budget::Ablation> ablation;
   budget::MatchOptions match;
 };
 
-std::vector<std::string> row(const std::string& name, const arch::ModelConfig& m,
-                             const budget::Mismatch& off) {
-  const auto percent = [](double x) { return fmt::format("{:+.3f} %", 100 * x); };
-  return {name,
-          std::to_string(m.hidden_size),
-          fmt::format("{} x {}", m.num_attention_heads, m.head_dim),
-          std::to_string(m.num_key_value_heads),
-          std::to_string(m.num_experts),
-          std::to_string(m.moe_intermediate_size),
-          percent(off.flops),
-          percent(off.parameters),
-          percent(off.kv_cache)};
+std::string percent(double x) {
+  return fmt::format("{:+.3f} %", 100 * x);
 }
 
-std::string to_text(const budget::MatchResult& result) {
+/// hidden, heads, KV heads (or the cached vector), experts, width.
+std::vector<std::string> geometry(const arch::ModelConfig& m) {
+  return {
+      std::to_string(m.hidden_size), fmt::format("{} x {}", m.num_attention_heads, m.head_dim),
+      m.latent() ? fmt::format("rank {}", m.kv_lora_rank) : std::to_string(m.num_key_value_heads),
+      std::to_string(m.num_experts),
+      std::to_string(m.num_experts > 0 ? m.moe_intermediate_size : m.intermediate_size)};
+}
+
+std::vector<std::string> row(const std::string& name, const arch::ModelConfig& m,
+                             const budget::Mismatch& off) {
+  std::vector<std::string> cells = {name};
+  for (std::string& cell : geometry(m)) cells.push_back(std::move(cell));
+  for (const double x : {off.flops, off.parameters, off.kv_cache}) cells.push_back(percent(x));
+  return cells;
+}
+
+std::string to_text(const budget::MatchResult& result, const std::string& attended_source) {
   Table table({"model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs", "parameters",
                "KV cache"});
   table.add_row(row("Baseline", result.baseline, {}));
-  table.add_row(row("SMELT", result.best.config, result.best.mismatch));
+  const auto& best = result.best.config;
+  table.add_row(row(best.loop ? "SMELT" : "matched", best, result.best.mismatch));
   for (std::size_t i = 0; i < result.alternatives.size(); ++i) {
     const auto& other = result.alternatives[i];
     table.add_row(row(fmt::format("alternative {}", i + 1), other.config, other.mismatch));
   }
-  const auto& loop = *result.best.config.loop;
   std::string text = table.text();
-  text += fmt::format("layers {}-{} of {} run {} times: {} executed; {}\n", loop.first, loop.last,
-                      result.baseline.num_hidden_layers, loop.visits,
+  if (best.loop) {
+    text += fmt::format("layers {}-{} of {} run {} times: ", best.loop->first, best.loop->last,
+                        best.num_hidden_layers, best.loop->visits);
+  }
+  text += fmt::format("{} layers executed; {}\nattended positions {:.6g} per token ({})\n",
                       result.best.budget.executed_layers,
-                      result.within_tolerance ? "within tolerance" : "NOT within tolerance");
+                      result.within_tolerance ? "within tolerance" : "NOT within tolerance",
+                      result.best.budget.attended, attended_source);
   for (const std::string& line : result.words) text += "! " + line + "\n";
   return text;
+}
+
+/// The 12 sparse cells of the paper: its own looped model beside ours.
+void run_paper(Session& session, const budget::MatchOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Json cells = Json::array();
+  Table table({"cell", "model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs",
+               "parameters", "KV cache"});
+  for (const std::string& name : arch::preset_names()) {
+    const std::size_t arm = name.find("-smelt");
+    if (arm == std::string::npos) continue;
+    const arch::ModelConfig published = *arch::preset(name);
+    const arch::ModelConfig baseline = *arch::preset(name.substr(0, arm) + "-baseline");
+    const budget::MatchResult result = budget::match(baseline, options);
+    const budget::Mismatch theirs = budget::mismatch(budget::count(published, options.attended),
+                                                     budget::count(baseline, options.attended));
+    const std::string cell = name.substr(name.find('/') + 1, arm - name.find('/') - 1);
+    const auto add = [&](const char* who, const arch::ModelConfig& m, const budget::Mismatch& off) {
+      std::vector<std::string> line = row(who, m, off);
+      line.insert(line.begin(), cell);
+      table.add_row(line);
+    };
+    add("published", published, theirs);
+    add("matched", result.best.config, result.best.mismatch);
+    Json published_json = arch::to_json(published);
+    published_json["mismatch"] = budget::to_json(theirs);
+    cells.push_back({{"scale", cell.substr(0, cell.find('-'))},
+                     {"experts", baseline.num_experts},
+                     {"published", published_json},
+                     {"matched", arch::to_json(result.best.config)},
+                     {"mismatch", budget::to_json(result.best.mismatch)},
+                     {"within_tolerance", result.within_tolerance}});
+  }
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  print_result(session, {{"schema", "smelt.match.paper/1"}, {"cells", cells}, {"seconds", seconds}},
+               table.text() + fmt::format("{} cells in {:.3f} s\n", cells.size(), seconds));
+}
+
+void run_ablation(Session& session, const arch::ModelConfig& baseline, budget::Ablation what,
+                  const budget::MatchOptions& options) {
+  Json cells = Json::array();
+  Table table({"model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs", "parameters",
+               "KV cache", "layers", "looped", "visits", "executed", ""});
+  std::string words;
+  for (const budget::AblationRow& entry : budget::ablate(baseline, what, options)) {
+    const budget::Match& best = entry.match.best;
+    std::vector<std::string> line =
+        row(entry.looped ? "looped" : "unlooped", best.config, best.mismatch);
+    for (const std::int64_t n :
+         {entry.layers, entry.looped_layers, entry.visits, best.budget.executed_layers}) {
+      line.push_back(std::to_string(n));
+    }
+    line.emplace_back(entry.match.within_tolerance ? "" : "not within tolerance");
+    table.add_row(line);
+    cells.push_back({{"looped", entry.looped},
+                     {"layers", entry.layers},
+                     {"looped_layers", entry.looped_layers},
+                     {"visits", entry.visits},
+                     {"executed_layers", best.budget.executed_layers},
+                     {"matched", arch::to_json(best.config)},
+                     {"mismatch", budget::to_json(best.mismatch)},
+                     {"within_tolerance", entry.match.within_tolerance},
+                     {"words", entry.match.words}});
+  }
+  print_result(session,
+               {{"schema", "smelt.match.ablation/1"},
+                {"ablation", enum_name(what)},
+                {"baseline", arch::to_json(baseline)},
+                {"cells", cells}},
+               table.text());
+}
+
+void run(Session& session, Options options, bool attended_given) {
+  if (options.paper) return run_paper(session, options.match);
+  if (options.config.empty()) throw CLI::RequiredError("CONFIG (or --paper)");
+  const arch::ModelConfig baseline = arch::find_model_config(options.config);
+  std::string source = attended_given ? "as given" : "the paper's";
+  if (!options.store.empty()) {
+    options.match.attended =
+        data::mean_attended(data::TokenStore::open(options.store), options.row_length);
+    source = fmt::format("measured in {} in rows of {}", options.store, options.row_length);
+  }
+  if (options.ablation) return run_ablation(session, baseline, *options.ablation, options.match);
+  const budget::MatchResult result = budget::match(baseline, options.match);
+  if (!options.out.empty()) {
+    write_file_atomic(options.out, smelt::to_text(arch::to_json(result.best.config)));
+  }
+  Json json = budget::to_json(result);
+  json["attended"] = options.match.attended;
+  json["attended_source"] = source;
+  print_result(session, json, to_text(result, source));
+}
+
+/// `--multiple`, `--tolerance`, `--bounds` and `--fix` take these by name.
+bool is_keyed(std::string_view field) {
+  return field.starts_with("tolerance_") || field.starts_with("bounds_") ||
+         field.starts_with("fix_") ||
+         (field.ends_with("_multiple") && field != "head_dim_multiple");
 }
 
 }  // namespace
 
 void add_match(CLI::App& program, Session& session) {
-  CLI::App& verb = new_verb(program, session, "match",
-                            "The looped model with a Baseline's FLOPs, parameters and KV cache",
-                            "smelt match baseline.json --out smelt.json");
+  CLI::App& verb =
+      new_verb(program, session, "match",
+               "The looped model with a Baseline's FLOPs, parameters and KV cache",
+               "smelt match baseline.json --out smelt.json\n"
+               "  smelt match baseline.json --head-dim-multiple 8 --tolerance kv_cache=0.036\n"
+               "  smelt match baseline.json --multiple experts=8 --fix num_key_value_heads=4\n"
+               "  smelt match paper/200M-S85-baseline --ablate span");
   auto options = std::make_shared<Options>();
-  verb.add_option("CONFIG", options->config, "config.json of the unlooped Baseline")->required();
+  verb.add_option("CONFIG", options->config, "config.json of the unlooped Baseline, or a preset");
   verb.add_option("--out", options->out, "write the matched config.json here");
-  add_flags(verb, options->match);
-  verb.callback([&session, options] {
-    const auto result = budget::match(arch::read_model_config(options->config), options->match);
-    if (!options->out.empty()) {
-      write_file_atomic(options->out, smelt::to_text(arch::to_json(result.best.config)));
-    }
-    print_result(session, budget::to_json(result), to_text(result));
-  });
+  verb.add_flag("--paper", options->paper, "the paper's 12 sparse cells, its models beside ours");
+  verb.add_option_function<std::string>(
+          "--ablate",
+          [options](const std::string& name) {
+            options->ablation = *enum_from<budget::Ablation>(name);
+          },
+          "a grid of matched models around this Baseline (paper section 5)")
+      ->check(CLI::IsMember(enum_choices<budget::Ablation>()));
+  CLI::Option* store = verb.add_option("--store", options->store,
+                                       "measure the attended positions in this token store");
+  verb.add_option("--row-length", options->row_length, "row length that the store is cut into")
+      ->check(CLI::Range(2, 1 << 30))
+      ->capture_default_str();
+  add_flags(verb, options->match, "Options", is_keyed);
+  add_keyed_flag(verb, "--multiple", options->match, "_multiple", "a size is a multiple of this");
+  add_keyed_flag(verb, "--tolerance", options->match, "tolerance_",
+                 "largest relative mismatch of a budget");
+  add_keyed_flag(verb, "--bounds", options->match, "bounds_",
+                 "LOW:HIGH, ratios to the Baseline's that count as natural");
+  add_keyed_flag(verb, "--fix", options->match, "fix_", "a size that is given");
+  CLI::Option* attended = verb.get_option("--attended");
+  attended->excludes(store);
+  verb.callback([&session, options, attended] { run(session, *options, attended->count() > 0); });
 }
 
 }  // namespace smelt::cli

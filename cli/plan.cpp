@@ -4,23 +4,72 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "cli/verb.h"
 #include "smelt/core/table.h"
 #include "smelt/data/rows.h"
+#include "smelt/law/endpoints.h"
+#include "smelt/plan/memory.h"
+#include "smelt/plan/power.h"
 
 namespace smelt::cli {
 namespace {
 
 struct Options {
-  std::string study;
-  double flops_per_second = 0;
+  std::string study, endpoints;
+  double flops_per_second = 0, price = 0;
+  double sigma = 0, gain = 0, budget = 0;
+  std::int64_t devices = 1;
+  plan::Recompute recompute = plan::Recompute::kNone;
+  double logits_chunk = 0;
 };
 
-std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
-                    double flops_per_second) {
-  Table table({"cell", "arm", "hidden", "experts", "FLOPs/token", "parameters", "S", "FLOPs off",
-               "params off", "KV off"});
+/// Seconds of one device.
+double device_seconds(double flops, const Options& options) {
+  return flops / options.flops_per_second;
+}
+
+plan::Memory memory_of(const plan::StudyConfig& study, const arch::ModelConfig& model,
+                       const Options& options) {
+  plan::MemoryOptions memory;
+  const auto rows = (study.rows + options.devices - 1) / options.devices;
+  memory.tokens = static_cast<double>(rows * study.row_length);
+  memory.recompute = options.recompute;
+  memory.logits_chunk = options.logits_chunk;
+  return plan::training_memory(model, memory);
+}
+
+/// Throughput as a run measured it: FLOPs of a step over its seconds, LM head included.
+double measured_throughput(const law::Endpoints& endpoints, const plan::StudyConfig& study,
+                           const plan::Plan& plan) {
+  const Csv& csv = endpoints.csv;
+  if (!csv.find("step_seconds") || !csv.find("cell") || !csv.find("arch")) return 0;
+  double flops = 0, seconds = 0;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    if (csv.rows[r][csv.column("step_seconds")].empty()) continue;
+    for (const plan::Cell& cell : plan.cells) {
+      if (csv.rows[r][csv.column("cell")] != cell.name) continue;
+      const auto arm = enum_from<plan::Arm>(csv.rows[r][csv.column("arch")]);
+      if (!arm) continue;
+      const budget::Budget& b = cell.budget(*arm);
+      flops +=
+          (b.flops_per_token + b.flops_head) * static_cast<double>(study.rows * study.row_length);
+      seconds += csv.number(r, csv.column("step_seconds"));
+    }
+  }
+  return seconds > 0 ? flops / seconds : 0;
+}
+
+std::string cells_text(const plan::StudyConfig& study, const plan::Plan& plan,
+                       const Options& options) {
+  std::vector<std::string> header = {"cell",        "arm",        "hidden", "experts",
+                                     "FLOPs/token", "parameters", "S",      "FLOPs off",
+                                     "params off",  "KV off",     "memory", "pair, FLOPs"};
+  if (options.flops_per_second > 0) header.emplace_back("device time");
+  if (options.price > 0) header.emplace_back("price");
+  Table table(header);
   for (const plan::Cell& cell : plan.cells) {
     for (const plan::Arm arm : plan::kArms) {
       const auto& off = cell.match.best.mismatch;
@@ -28,15 +77,98 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
       const auto percent = [smelt_arm](double x) {
         return smelt_arm ? fmt::format("{:+.2f} %", 100 * x) : std::string("");
       };
-      table.add_row({cell.name, enum_name(arm), std::to_string(cell.config(arm).hidden_size),
-                     std::to_string(cell.config(arm).num_experts),
-                     with_si(cell.budget(arm).flops_per_token),
-                     with_si(cell.budget(arm).parameters_total),
-                     fmt::format("{:.3f}", cell.sparsity[static_cast<std::size_t>(arm)]),
-                     percent(off.flops), percent(off.parameters), percent(off.kv_cache)});
+      std::vector<std::string> row = {
+          cell.name,
+          enum_name(arm),
+          std::to_string(cell.config(arm).hidden_size),
+          std::to_string(cell.config(arm).num_experts),
+          with_si(cell.budget(arm).flops_per_token),
+          with_si(cell.budget(arm).parameters_total),
+          fmt::format("{:.3f}", cell.sparsity[static_cast<std::size_t>(arm)]),
+          percent(off.flops),
+          percent(off.parameters),
+          percent(off.kv_cache),
+          with_si(memory_of(study, cell.config(arm), options).total()) + "B",
+          smelt_arm ? with_si(cell.flops) : ""};
+      if (options.flops_per_second > 0) {
+        row.push_back(smelt_arm ? duration_text(device_seconds(cell.flops, options)) : "");
+      }
+      if (options.price > 0) {
+        row.push_back(smelt_arm ? fmt::format("{:.2f}", device_seconds(cell.flops, options) / 3600 *
+                                                            options.price)
+                                : "");
+      }
+      table.add_row(row);
     }
   }
-  std::string text = table.text() + "\n";
+  return table.text();
+}
+
+/// The largest model's memory by its parts.
+std::string memory_text(const plan::StudyConfig& study, const plan::Plan& plan,
+                        const Options& options) {
+  plan::Memory largest;
+  for (const plan::Cell& cell : plan.cells) {
+    for (const plan::Arm arm : plan::kArms) {
+      const plan::Memory memory = memory_of(study, cell.config(arm), options);
+      if (memory.total() > largest.total()) largest = memory;
+    }
+  }
+  return fmt::format(
+      "memory of the largest model on one device: {}B (weights {}B, gradients {}B, moments {}B, "
+      "activations {}B, logits {}B)\n",
+      with_si(largest.total()), with_si(largest.weights), with_si(largest.gradients),
+      with_si(largest.moments), with_si(largest.activations), with_si(largest.logits));
+}
+
+/// What the seeds can resolve, as text and JSON.
+std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::Plan& plan,
+                                   const Options& options,
+                                   const std::optional<plan::Noise>& measured) {
+  plan::Noise noise = measured.value_or(plan::Noise{});
+  if (options.sigma > 0) {
+    noise.gap_deviation = options.sigma;
+    noise.words =
+        fmt::format("a pair's gap varies by {:.4f} nats between seeds, as given", options.sigma);
+  }
+  if (!noise.gap_deviation) return {"", Json()};
+  const std::size_t cells = plan.cells.size(), seeds = study.seeds.size();
+  Json json = {{"gap_deviation", *noise.gap_deviation}, {"words", noise.words}};
+  std::string text = noise.words + "\n";
+  const auto gap = plan::detectable_gap(*noise.gap_deviation, cells, seeds);
+  if (!gap) return {text + "one seed resolves nothing\n", json};
+  json["detectable_gap"] = *gap;
+  text +=
+      fmt::format("{} cells x {} seeds resolve a mean gap of {:.4f} nats (5 % level, 80 % power)",
+                  cells, seeds, *gap);
+  if (noise.loss_per_efold) {
+    const double gain = plan::gain_of_gap(*gap, *noise.loss_per_efold);
+    json["loss_per_efold"] = *noise.loss_per_efold;
+    json["detectable_gain"] = gain;
+    text += fmt::format(": a compute saving of {:.1f} %", 100 * gain);
+  }
+  text += "\n";
+  if (options.gain > 0) {
+    if (!noise.loss_per_efold) {
+      throw Error("plan",
+                  "--gain needs to know what compute is worth: give --endpoints with two "
+                  "horizons of a cell");
+    }
+    const double wanted = plan::gap_of_gain(options.gain, *noise.loss_per_efold);
+    const auto needed = plan::seeds_for_gap(wanted, *noise.gap_deviation, cells);
+    json["seeds_needed"] = needed ? Json(*needed) : Json();
+    text += needed
+                ? fmt::format("a saving of {:.1f} % ({:.4f} nats) needs {} seeds\n",
+                              100 * options.gain, wanted, *needed)
+                : fmt::format("a saving of {:.1f} % ({:.4f} nats) is out of reach of 1000 seeds\n",
+                              100 * options.gain, wanted);
+  }
+  return {text, json};
+}
+
+std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
+                    const Options& options) {
+  std::string text = cells_text(study, plan, options) + "\n";
   text +=
       fmt::format("{} pairs x {} seeds, {} tokens a run with its {} branches\n", plan.cells.size(),
                   study.seeds.size(), with_si(plan.pair_tokens), study.horizons.steps.size());
@@ -44,18 +176,31 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
                       with_si(plan.trial_tokens));
   text += fmt::format("FLOPs: {} trials + {} runs = {} (LM head included)\n",
                       with_si(plan.flops_trials), with_si(plan.flops_runs), with_si(plan.flops));
-  if (flops_per_second > 0) {
-    text += fmt::format("at {} FLOP/s in all: {}\n", with_si(flops_per_second),
-                        duration_text(plan.flops / flops_per_second));
+  if (options.flops_per_second > 0) {
+    const double seconds = device_seconds(plan.flops, options);
+    text += fmt::format("at {} FLOP/s a device: {:.3g} device-hours",
+                        with_si(options.flops_per_second), seconds / 3600);
+    text += options.devices > 1
+                ? fmt::format(", {} on {} devices",
+                              duration_text(seconds / static_cast<double>(options.devices)),
+                              options.devices)
+                : fmt::format(" ({})", duration_text(seconds));
+    if (options.price > 0) {
+      text += fmt::format(", price {:.2f}", seconds / 3600 * options.price);
+    }
+    text += "\n";
   }
-  text += fmt::format(
-      "weights, gradients and moments of the largest model: {}B; checkpoints on disk: {}B\n",
-      with_si(plan.largest_run_bytes), with_si(plan.checkpoint_bytes));
-  for (const std::string& line : plan.words) text += "! " + line + "\n";
+  text += memory_text(study, plan, options);
+  text += fmt::format("checkpoints on disk: {}B\n", with_si(plan.checkpoint_bytes));
   return text;
 }
 
-void run(Session& session, const Options& options) {
+std::string horizons_text(const plan::HorizonOptions& horizons, double budget) {
+  return fmt::format("{} FLOPs pay for\n\n[horizons]\n{}", with_si(budget),
+                     fields_to_toml(horizons));
+}
+
+void run(Session& session, Options options) {
   Problems problems("plan", options.study);
   plan::StudyConfig study = plan::read_study_config(options.study, problems);
   // The training tables are the training verb's to check.
@@ -76,26 +221,86 @@ void run(Session& session, const Options& options) {
                               study.store.string(), attended, vocab_size));
   }
   const plan::Plan plan = plan::make_plan(study, attended, vocab_size);
-  if (session.json) {
-    Json json = plan::to_json(plan);
-    json["attended"] = attended;
-    print_json(json);
-  } else {
-    print(to_text(study, plan, options.flops_per_second));
+  std::optional<plan::Noise> noise;
+  if (!options.endpoints.empty()) {
+    const law::Endpoints endpoints = law::read_endpoints(options.endpoints);
+    noise = plan::noise_of(endpoints);
+    if (options.flops_per_second == 0) {
+      options.flops_per_second = measured_throughput(endpoints, study, plan);
+    }
   }
+  if (options.price > 0 && options.flops_per_second == 0) {
+    throw Error("plan",
+                "--price needs --flops-per-second, or --endpoints with step_seconds of "
+                "this study's cells");
+  }
+  const auto [power_text, power_json] = power(study, plan, options, noise);
+  Json json = plan::to_json(plan);
+  json["attended"] = attended;
+  for (std::size_t c = 0; c < plan.cells.size(); ++c) {
+    Json memory;
+    for (const plan::Arm arm : plan::kArms) {
+      memory[enum_name(arm)] = plan::to_json(memory_of(study, plan.cells[c].config(arm), options));
+    }
+    json["cells"][c]["memory"] = memory;
+  }
+  std::string text = to_text(study, plan, options) + power_text;
+  json["power"] = power_json;
+  if (options.flops_per_second > 0) {
+    const double hours = device_seconds(plan.flops, options) / 3600;
+    json["flops_per_second"] = options.flops_per_second;
+    json["device_hours"] = hours;
+    if (options.price > 0) json["price"] = hours * options.price;
+  }
+  if (options.budget > 0) {
+    const plan::HorizonOptions horizons = plan::horizons_for(study, plan, options.budget);
+    json["suggested_horizons"] = fields_to_json(horizons);
+    text += horizons_text(horizons, options.budget);
+  }
+  for (const std::string& line : plan.words) text += "! " + line + "\n";
+  print_result(session, json, text);
 }
 
 }  // namespace
 
 void add_plan(CLI::App& program, Session& session) {
-  CLI::App& verb =
-      new_verb(program, session, "plan", "What a study will cost, before anything runs",
-               "smelt plan configs/quick.toml --flops-per-second 3e10");
+  CLI::App& verb = new_verb(
+      program, session, "plan", "What a study will cost and resolve, before anything runs",
+      "smelt plan configs/quick.toml --flops-per-second 3e10\n"
+      "  smelt plan configs/overnight.toml --endpoints runs/quick/endpoints.csv --gain 0.1\n"
+      "  smelt plan study.toml --flops-per-second 4e14 --devices 8 --price 2.5 --budget 1e21");
   auto options = std::make_shared<Options>();
   verb.add_option("STUDY.toml", options->study, "study configuration")->required();
   verb.add_option("--flops-per-second", options->flops_per_second,
-                  "measured training throughput of the whole machine, for hours")
-      ->check(CLI::PositiveNumber);
+                  "sustained training throughput of one device, for hours")
+      ->check(CLI::Range(1.0, 1e30));
+  verb.add_option("--devices", options->devices, "devices a run's rows are spread over")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb.add_option("--price", options->price, "of one device for an hour, in your currency")
+      ->check(CLI::Range(0.0, 1e12));
+  verb.add_option_function<std::string>(
+          "--recompute",
+          [options](const std::string& name) {
+            options->recompute = *enum_from<plan::Recompute>(name);
+          },
+          "what the backward pass recomputes")
+      ->check(CLI::IsMember(enum_choices<plan::Recompute>()))
+      ->default_str("none");
+  verb.add_option("--logits-chunk", options->logits_chunk,
+                  "tokens whose logits exist at once (0 = all of a device's)")
+      ->check(CLI::Range(0.0, 1e12))
+      ->capture_default_str();
+  verb.add_option("--endpoints", options->endpoints,
+                  "endpoints.csv of an earlier study: noise, what tokens are worth, throughput");
+  verb.add_option("--sigma", options->sigma,
+                  "deviation of a pair's loss gap between seeds, nats (over --endpoints')")
+      ->check(CLI::Range(1e-12, 1e6));
+  verb.add_option("--gain", options->gain,
+                  "compute saving to resolve, a share: seeds that it needs")
+      ->check(CLI::Range(1e-6, 0.999));
+  verb.add_option("--budget", options->budget, "FLOPs to spend: horizons that they pay for")
+      ->check(CLI::Range(1.0, 1e40));
   verb.callback([&session, options] { run(session, *options); });
 }
 

@@ -1,25 +1,31 @@
 #include "smelt/budget/budget.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "smelt/budget/layer_cost.h"
+
 namespace smelt::budget {
 namespace {
 
-/// Weights of one physical layer, as doubles: exact to 2^53.
-struct LayerWeights {
-  double query, key_value, output, router, expert, norms, qk_norms;
-};
+/// Sums by name in the order of first use; what a model does not have is left out.
+class Terms {
+ public:
+  void add(const char* name, double count) {
+    if (count == 0) return;
+    const auto found = std::find_if(terms_.begin(), terms_.end(),
+                                    [name](const Term& term) { return term.name == name; });
+    if (found == terms_.end()) {
+      terms_.push_back({name, count});
+    } else {
+      found->count += count;
+    }
+  }
+  std::vector<Term> take() { return std::move(terms_); }
 
-LayerWeights layer_weights(const arch::ModelConfig& model) {
-  const auto h = static_cast<double>(model.hidden_size);
-  const auto q = static_cast<double>(model.query_width());
-  const auto kv = static_cast<double>(model.key_value_width());
-  return {.query = h * q,
-          .key_value = 2 * h * kv,
-          .output = q * h,
-          .router = h * static_cast<double>(model.num_experts),
-          .expert = 3 * h * static_cast<double>(model.moe_intermediate_size),
-          .norms = 2 * h,
-          .qk_norms = model.qk_norm ? 2 * static_cast<double>(model.head_dim) : 0};
-}
+ private:
+  std::vector<Term> terms_;
+};
 
 double sum(const std::vector<Term>& terms) {
   double total = 0;
@@ -35,47 +41,68 @@ Json to_json(const std::vector<Term>& terms) {
 
 }  // namespace
 
+double bytes_of(CacheType type) {
+  switch (type) {
+    case CacheType::kF32:
+      return 4;
+    case CacheType::kFp8:
+      return 1;
+    case CacheType::kF16:
+    case CacheType::kBf16:
+      break;
+  }
+  return 2;
+}
+
 Budget count(const arch::ModelConfig& model, double attended, double context) {
-  const LayerWeights w = layer_weights(model);
+  const AttentionCost a = attention_cost(model);
   const auto layers = static_cast<double>(model.num_hidden_layers);
   const auto executed = static_cast<double>(model.executed_layers());
-  const auto experts = static_cast<double>(model.num_experts);
-  const auto top_k = static_cast<double>(model.num_experts_per_tok);
-  const auto embedding = static_cast<double>(model.vocab_size * model.hidden_size);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double embedding = static_cast<double>(model.vocab_size) * hidden;
 
   Budget b;
   b.attended = attended;
   b.context = context;
   b.executed_layers = model.executed_layers();
-  b.parameter_terms = {
-      {"attention q", layers * w.query},        {"attention k, v", layers * w.key_value},
-      {"attention o", layers * w.output},       {"router", layers * w.router},
-      {"experts", layers * w.expert * experts}, {"norms", layers * w.norms}};
-  if (model.qk_norm) b.parameter_terms.push_back({"q/k norms", layers * w.qk_norms});
-  b.parameters_total = sum(b.parameter_terms);
-  b.parameters_active = b.parameters_total - layers * w.expert * (experts - top_k);
-  b.parameters_executed =
-      executed * (w.query + w.key_value + w.output + w.router + top_k * w.expert);
-  b.parameters_embedding =
-      embedding * (model.tie_word_embeddings ? 1 : 2) + static_cast<double>(model.hidden_size);
+  b.width_to_depth = hidden / executed;
 
-  // q·kᵀ and p·v: 4·q·t̄ FLOPs forward, three times that with the backward pass.
-  const double attention = 12 * static_cast<double>(model.query_width()) * executed;
-  b.flops_terms = {
-      {"attention q", 6 * executed * w.query},  {"attention k, v", 6 * executed * w.key_value},
-      {"attention o", 6 * executed * w.output}, {"attention scores", attention * attended},
-      {"router", 6 * executed * w.router},      {"experts", 6 * executed * w.expert * top_k}};
+  Terms parameters, flops;
+  const auto weights = [&](const char* name, double per_layer, double visits, double used) {
+    parameters.add(name, per_layer);
+    flops.add(name, 6 * visits * used);
+    b.parameters_executed += visits * used;
+  };
+  double unused = 0;
+  for (std::int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+    const auto visits = static_cast<double>(model.visits_of(layer));
+    const FeedForwardCost f = feed_forward_cost(model, layer);
+    weights("attention q", a.query, visits, a.query);
+    weights("attention k, v", a.key_value, visits, a.key_value);
+    weights("attention o", a.output, visits, a.output);
+    flops.add("attention scores", 6 * visits * a.scores * attended);
+    weights("router", f.router, visits, f.router);
+    weights("experts", f.expert * f.experts, visits, f.expert * f.used);
+    weights("shared experts", f.shared, visits, f.shared);
+    weights("dense feed-forwards", f.dense, visits, f.dense);
+    parameters.add("biases", a.biases + f.biases);
+    unused += f.expert * (f.experts - f.used);
+  }
+  parameters.add("norms", layers * 2 * hidden);
+  parameters.add("q/k norms", layers * a.norms);
+  b.parameter_terms = parameters.take();
+  b.parameters_total = sum(b.parameter_terms);
+  b.parameters_active = b.parameters_total - unused;
+  b.parameters_embedding = embedding * (model.tie_word_embeddings ? 1 : 2) + hidden;
+
+  b.flops_terms = flops.take();
   b.flops_per_token = sum(b.flops_terms);
   b.flops_forward = b.flops_per_token / 3;
   b.flops_head = 6 * embedding;
   b.six_n = 6 * b.parameters_active;
-  b.full_context = 6 * b.parameters_executed + attention * context;
-  b.kv_elements_per_token = 2 * static_cast<double>(model.key_value_width()) * executed;
+  b.full_context = 6 * b.parameters_executed + 6 * executed * a.scores * context;
+  b.kv_elements_per_token = executed * a.cached;
   return b;
-}
-
-double kv_bytes_per_token(const Budget& budget, double element_bytes) {
-  return budget.kv_elements_per_token * element_bytes;
 }
 
 double sparsity(const Budget& model, const Budget& control) {
@@ -84,7 +111,7 @@ double sparsity(const Budget& model, const Budget& control) {
 }
 
 arch::ModelConfig fully_active(arch::ModelConfig model) {
-  model.num_experts = model.num_experts_per_tok;
+  model.num_experts = model.num_experts_per_tok;  // 0 for a dense model
   return model;
 }
 
@@ -94,13 +121,16 @@ Mismatch mismatch(const Budget& model, const Budget& baseline) {
           .kv_cache = model.kv_elements_per_token / baseline.kv_elements_per_token - 1};
 }
 
-Json to_json(const Budget& b) {
+Json to_json(const Budget& b, CacheType type) {
+  const double bytes_per_token = b.kv_elements_per_token * bytes_of(type);
   return {{"schema", "smelt.budget/1"},
           {"parameters",
            {{"total", b.parameters_total},
             {"active", b.parameters_active},
             {"executed", b.parameters_executed},
             {"embedding", b.parameters_embedding},
+            {"total_with_embedding", b.parameters_total_all()},
+            {"active_with_embedding", b.parameters_active_all()},
             {"terms", to_json(b.parameter_terms)}}},
           {"flops_per_token",
            {{"training", b.flops_per_token},
@@ -113,8 +143,11 @@ Json to_json(const Budget& b) {
             {"terms", to_json(b.flops_terms)}}},
           {"kv_cache",
            {{"elements_per_token", b.kv_elements_per_token},
-            {"bytes_per_token", kv_bytes_per_token(b, 2)}}},
-          {"executed_layers", b.executed_layers}};
+            {"bytes_per_token", bytes_per_token},
+            {"bytes_per_sequence", bytes_per_token * b.context},
+            {"element", enum_name(type)}}},
+          {"executed_layers", b.executed_layers},
+          {"width_to_depth", b.width_to_depth}};
 }
 
 Json to_json(const Mismatch& m) {

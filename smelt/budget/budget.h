@@ -3,7 +3,10 @@
 // With q = heads · head_dim and kv = KV heads · head_dim, per physical layer: attention 2·H·q +
 // 2·H·kv, router H·E, experts 3·H·I each, norms.  Training FLOPs per token are F = 6·W +
 // 12·q·t̄·L_eff: W the weights a token multiplies with over the executed layers, t̄ the mean number
-// of attended positions.
+// of attended positions.  Dense feed-forwards, shared experts, biases and latent attention (whose
+// q·kᵀ and p·v differ in width: 6·(q_qk + q_v)·t̄) are counted where a model has them.
+//
+// Counts are doubles: exact to 2^53, and never wrapping beyond it.
 //
 //   Budget budget = count(config, 392);
 //   budget.flops_per_token;            // F
@@ -14,6 +17,7 @@
 #include <vector>
 
 #include "smelt/arch/model_config.h"
+#include "smelt/core/fields.h"
 #include "smelt/core/json.h"
 
 namespace smelt::budget {
@@ -42,20 +46,32 @@ struct Budget {
   double attended = 0;            // t̄ used
   double context = 0;             // tokens, of full_context
 
-  double kv_elements_per_token = 0;  // keys and values over the executed layers
+  double kv_elements_per_token = 0;  // what is cached over the executed layers
   std::int64_t executed_layers = 0;  // L_eff
+  double width_to_depth = 0;         // hidden size / L_eff
+
+  /// With embedding, head and final norm: the counts that model cards print.
+  double parameters_total_all() const { return parameters_total + parameters_embedding; }
+  double parameters_active_all() const { return parameters_active + parameters_embedding; }
 };
+
+/// Types of a KV cache's elements.
+enum class CacheType { kF32, kF16, kBf16, kFp8 };
+double bytes_of(CacheType type);
+
+/// t̄ of documents of `tokens` each: (n + 1) / 2.
+inline double attended_of_documents(double tokens) {
+  return (tokens + 1) / 2;
+}
 
 /// `attended` is t̄, positions; `context` only enters `full_context`, tokens.
 Budget count(const arch::ModelConfig& model, double attended, double context = 4096);
 
-/// Bytes per token of a KV cache with elements of `element_bytes` (2: bf16).
-double kv_bytes_per_token(const Budget& budget, double element_bytes);
-
 /// S = 1 − (F/F0)·N0/N against a fully active control (paper section 3).
 double sparsity(const Budget& model, const Budget& control);
 
-/// The control of a config: the same geometry with every expert active (experts = top_k).
+/// The control of a config: the same geometry with every expert active (experts = top_k); a dense
+/// model is its own.
 arch::ModelConfig fully_active(arch::ModelConfig model);
 
 /// Signed relative differences of a matched model from its Baseline.
@@ -66,8 +82,17 @@ struct Mismatch {
 };
 Mismatch mismatch(const Budget& model, const Budget& baseline);
 
-/// Schema "smelt.budget/1".
-Json to_json(const Budget& budget);
+/// Schema "smelt.budget/1"; the cache in bytes for elements of `type`.
+Json to_json(const Budget& budget, CacheType type = CacheType::kBf16);
 Json to_json(const Mismatch& mismatch);
 
 }  // namespace smelt::budget
+
+template <>
+struct smelt::EnumNames<smelt::budget::CacheType> {
+  static constexpr std::pair<smelt::budget::CacheType, const char*> kNames[] = {
+      {smelt::budget::CacheType::kF32, "f32"},
+      {smelt::budget::CacheType::kF16, "f16"},
+      {smelt::budget::CacheType::kBf16, "bf16"},
+      {smelt::budget::CacheType::kFp8, "fp8"}};
+};

@@ -23,18 +23,37 @@ namespace smelt::budget {
 
 struct MatchOptions {
   std::int64_t visits = 2;
-  double span = 0.5;  // fraction of the layers when at most 1, else layers
+  double span = 0.5;                  // fraction of the layers when at most 1, else layers
+  std::optional<std::int64_t> depth;  // physical layers; default: the Baseline's
   double attended = kPaperAttended;
+
   double tolerance_flops = 0.005;
   double tolerance_parameters = 0.005;
   double tolerance_kv_cache = 0.01;
-  double tolerance_kv_cache_wide =
-      0.02;  // when nothing fits the first, and for other KV head counts
-  std::int64_t head_dim_multiple = 2;
+  double tolerance_kv_cache_wide = 0.02;  // when nothing fits, and for other KV head counts
+
+  std::int64_t head_dim_multiple = 2;           // of the cached vector in latent attention
   std::optional<std::int64_t> hidden_multiple;  // default 8, below hidden 512: 2
   std::optional<std::int64_t> expert_width_multiple;
   std::optional<std::int64_t> experts_multiple;  // default 4, below hidden 512: 1
+  std::optional<std::int64_t> heads_multiple;    // besides being a multiple of the KV heads
+  std::int64_t kv_heads_multiple = 1;            // the tensor-parallel degree, say
   std::optional<std::int64_t> max_experts;
+
+  // Natural geometries, as ratios to the Baseline's: lowest and highest.
+  std::vector<double> bounds_hidden = {0.5, 1};
+  std::vector<double> bounds_head_dim = {0.5, 2};
+  std::vector<double> bounds_group = {0.5, 2};         // heads per KV head
+  std::vector<double> bounds_query = {0.8, 1.3};       // query width / hidden
+  std::vector<double> bounds_expert_width = {0.5, 2};  // expert width / hidden
+  std::vector<double> bounds_experts = {1, 3.5};
+
+  std::optional<std::int64_t> fix_hidden_size;
+  std::optional<std::int64_t> fix_num_attention_heads;
+  std::optional<std::int64_t> fix_num_key_value_heads;
+  std::optional<std::int64_t> fix_head_dim;
+  std::optional<std::int64_t> fix_num_experts;
+  std::optional<std::int64_t> fix_moe_intermediate_size;
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -42,8 +61,9 @@ struct MatchOptions {
     visit(Field{"span", "looped layers: a fraction of all when at most 1, else a number of layers",
                 "", 1e-6, 1e6},
           self.span);
+    visit(Field{"depth", "physical layers of the looped model", "", 1, 1e4}, self.depth);
     visit(Field{"attended", "mean positions a token attends to under the segment mask", "positions",
-                0},
+                0, 1e12},
           self.attended);
     visit(Field{"tolerance_flops", "largest relative mismatch of FLOPs per token", "", 0, 1},
           self.tolerance_flops);
@@ -62,7 +82,31 @@ struct MatchOptions {
           self.expert_width_multiple);
     visit(Field{"experts_multiple", "number of experts is a multiple of this", "", 1, 4096},
           self.experts_multiple);
-    visit(Field{"max_experts", "largest number of experts", "", 1}, self.max_experts);
+    visit(Field{"heads_multiple", "number of query heads is a multiple of this", "", 1, 4096},
+          self.heads_multiple);
+    visit(Field{"kv_heads_multiple", "number of KV heads is a multiple of this", "", 1, 4096},
+          self.kv_heads_multiple);
+    visit(Field{"max_experts", "largest number of experts", "", 1, 1e9}, self.max_experts);
+    visit(Field{"bounds_hidden", "hidden size / the Baseline's: lowest, highest", "", 0, 100},
+          self.bounds_hidden);
+    visit(Field{"bounds_head_dim", "head size / the Baseline's", "", 0, 100}, self.bounds_head_dim);
+    visit(Field{"bounds_group", "heads per KV head / the Baseline's", "", 0, 100},
+          self.bounds_group);
+    visit(Field{"bounds_query", "query width per hidden size / the Baseline's", "", 0, 100},
+          self.bounds_query);
+    visit(Field{"bounds_expert_width", "expert width per hidden size / the Baseline's", "", 0, 100},
+          self.bounds_expert_width);
+    visit(Field{"bounds_experts", "number of experts / the Baseline's", "", 0, 100},
+          self.bounds_experts);
+    visit(Field{"fix_hidden_size", "the hidden size", "", 1, 1e9}, self.fix_hidden_size);
+    visit(Field{"fix_num_attention_heads", "the number of query heads", "", 1, 1e6},
+          self.fix_num_attention_heads);
+    visit(Field{"fix_num_key_value_heads", "the number of KV heads", "", 1, 1e6},
+          self.fix_num_key_value_heads);
+    visit(Field{"fix_head_dim", "the head size", "", 1, 1e6}, self.fix_head_dim);
+    visit(Field{"fix_num_experts", "the number of experts", "", 1, 1e9}, self.fix_num_experts);
+    visit(Field{"fix_moe_intermediate_size", "the width of an expert", "", 1, 1e9},
+          self.fix_moe_intermediate_size);
   }
 };
 
@@ -90,4 +134,28 @@ MatchResult match(const arch::ModelConfig& baseline, const MatchOptions& options
 /// Schema "smelt.match/1".
 Json to_json(const MatchResult& result);
 
+/// What an ablation of the recipe varies (paper section 5).
+enum class Ablation { kSpan, kDepth, kVisits };
+
+struct AblationRow {
+  bool looped = true;  // false: an unlooped model of another depth
+  std::int64_t layers = 0, looped_layers = 0, visits = 1;
+  MatchResult match;
+};
+
+/// The grid of one ablation around `baseline`, every model matched to it: spans of 0 to all layers
+/// in steps of a sixth; 8, 10, 12, 14 twelfths of its depth at half span, and unlooped models of 9,
+/// 12, 15, 18 twelfths; 2, 3, 4 visits.  Thin and deep geometries need wider bounds than a pair
+/// does: `options.bounds_*` are widened to them.
+std::vector<AblationRow> ablate(const arch::ModelConfig& baseline, Ablation what,
+                                const MatchOptions& options);
+
 }  // namespace smelt::budget
+
+template <>
+struct smelt::EnumNames<smelt::budget::Ablation> {
+  static constexpr std::pair<smelt::budget::Ablation, const char*> kNames[] = {
+      {smelt::budget::Ablation::kSpan, "span"},
+      {smelt::budget::Ablation::kDepth, "depth"},
+      {smelt::budget::Ablation::kVisits, "visits"}};
+};

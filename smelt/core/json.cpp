@@ -1,14 +1,49 @@
 #include "smelt/core/json.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "smelt/core/file.h"
 
 namespace smelt {
 
+namespace {
+
+/// Throws on a key that an object holds twice; the library would silently take the last.
+class UniqueKeys {
+ public:
+  explicit UniqueKeys(std::string_view name) : name_(name) {}
+
+  bool operator()(int, Json::parse_event_t event, Json& parsed) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+        open_.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+        open_.pop_back();
+        break;
+      case Json::parse_event_t::key:
+        if (!open_.back().insert(parsed.get<std::string>()).second) {
+          throw Error("core", "broken JSON: key " + parsed.dump() + " is there twice", name_);
+        }
+        break;
+      default:
+        break;
+    }
+    return true;
+  }
+
+ private:
+  std::string_view name_;
+  std::vector<std::set<std::string>> open_;
+};
+
+}  // namespace
+
 Json parse_json(std::string_view text, std::string_view name) {
   try {
-    return Json::parse(text);
+    return Json::parse(text, UniqueKeys(name));
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
     const auto line =
@@ -16,6 +51,8 @@ Json parse_json(std::string_view text, std::string_view name) {
     std::string message = error.what();
     if (const auto at = message.find("syntax error"); at != std::string::npos) message.erase(0, at);
     throw Error("core", "broken JSON: " + message, std::string(name) + ":" + std::to_string(line));
+  } catch (const nlohmann::json::exception& error) {  // a number that no double holds
+    throw Error("core", std::string("broken JSON: ") + error.what(), name);
   }
 }
 

@@ -19,6 +19,15 @@ bool ends_with(const std::string& name, std::string_view end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
+void refuse_what_is_only_counted(const arch::ModelConfig& config, const std::string& where) {
+  const std::vector<std::string> beyond = arch::beyond_engine(config);
+  if (beyond.empty()) return;
+  throw Error("model",
+              fmt::format("this model can be counted and matched, but not run: it has {}",
+                          fmt::join(beyond, "; ")),
+              where);
+}
+
 /// The decoder whose parameters, in the order of parameter_shapes, are `tensors`.
 Decoder assemble(const arch::ModelConfig& config, const std::vector<at::Tensor>& tensors) {
   Decoder decoder;
@@ -52,6 +61,7 @@ Decoder assemble(const arch::ModelConfig& config, const std::vector<at::Tensor>&
 
 Decoder decoder_from_tensors(const arch::ModelConfig& config, const NamedTensors& tensors,
                              const std::string& where) {
+  refuse_what_is_only_counted(config, where);
   Problems problems("model", where);
   std::unordered_map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
   std::vector<at::Tensor> ordered;
@@ -97,6 +107,7 @@ Decoder init_decoder(const arch::ModelConfig& config, std::uint64_t seed, double
   Problems problems("model", "init");
   arch::validate(config, problems);
   problems.throw_if_any();
+  refuse_what_is_only_counted(config, "init");
   const double std = init_std > 0 ? init_std : small_init_std(config);
   const double into_stream = std / std::sqrt(2.0 * static_cast<double>(config.executed_layers()));
   std::vector<at::Tensor> tensors;

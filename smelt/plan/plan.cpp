@@ -3,13 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+
+#include "smelt/core/table.h"
 
 namespace smelt::plan {
 namespace {
 
 constexpr double kBytesPerFloat = 4;
 constexpr double kCheckpointsPerRun = 2;
+constexpr double kTooMuchTogether = 0.9;  // |correlation| of ln F and ln(1 - S)
+constexpr std::int64_t kSuggestedHorizons = 4;
+constexpr std::int64_t kFewestSteps = 8;
 
 double all_parameters(const budget::Budget& b) {
   return b.parameters_total + b.parameters_embedding;
@@ -48,6 +54,25 @@ std::vector<std::size_t> extreme_cells(const std::vector<Cell>& cells) {
   return found;
 }
 
+/// Correlation of ln F and ln(1 − S) over the cells.
+double size_sparsity_correlation(const std::vector<Cell>& cells) {
+  const auto n = static_cast<double>(cells.size());
+  double x_mean = 0, y_mean = 0, xx = 0, yy = 0, xy = 0;
+  std::vector<std::pair<double, double>> points;
+  for (const Cell& cell : cells) {
+    points.emplace_back(std::log(cell.match.baseline_budget.flops_per_token),
+                        std::log(std::max(1e-12, 1 - cell.sparsity[0])));
+    x_mean += points.back().first / n;
+    y_mean += points.back().second / n;
+  }
+  for (const auto& [x, y] : points) {
+    xx += (x - x_mean) * (x - x_mean);
+    yy += (y - y_mean) * (y - y_mean);
+    xy += (x - x_mean) * (y - y_mean);
+  }
+  return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : 0;
+}
+
 void add_words(const StudyConfig& study, Plan& plan) {
   std::set<std::string> scales;
   std::set<std::int64_t> experts;
@@ -66,6 +91,14 @@ void add_words(const StudyConfig& study, Plan& plan) {
   if (scales.size() < 2)
     plan.words.push_back("one scale: the loss term in F cannot be told from E");
   if (experts.size() < 2) plan.words.push_back("one sparsity: the exponent b cannot be told");
+  const double together = size_sparsity_correlation(plan.cells);
+  if (experts.size() > 1 && scales.size() > 1 && std::abs(together) > kTooMuchTogether) {
+    plan.words.push_back(
+        fmt::format("F and S move together over the cells (correlation {:.2f}): the exponents a "
+                    "and b cannot be "
+                    "told apart; give each scale several expert counts",
+                    together));
+  }
   if (study.horizons.steps.size() < 2) {
     plan.words.push_back("one horizon: the loss term in D cannot be told from E");
   }
@@ -105,17 +138,19 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
                      plan.tokens_per_step;
 
   const double seeds = static_cast<double>(study.seeds.size());
-  for (const Cell& cell : plan.cells) {
+  for (Cell& cell : plan.cells) {
     for (const Arm arm : kArms) {
       const budget::Budget& b = cell.budget(arm);
       const double per_token = b.flops_per_token + b.flops_head;
-      plan.flops_runs += per_token * plan.pair_tokens * seeds;
+      cell.flops += per_token * plan.pair_tokens * seeds;
       const double parameters = all_parameters(b);
       plan.largest_run_bytes = std::max(plan.largest_run_bytes, 4 * kBytesPerFloat * parameters);
       const double checkpoints =
           kCheckpointsPerRun + static_cast<double>(2 * horizons.steps.size());
-      plan.checkpoint_bytes += 3 * kBytesPerFloat * parameters * checkpoints * seeds;
+      cell.checkpoint_bytes += 3 * kBytesPerFloat * parameters * checkpoints * seeds;
     }
+    plan.flops_runs += cell.flops;
+    plan.checkpoint_bytes += cell.checkpoint_bytes;
   }
   for (const std::size_t c : plan.rate_cells) {
     for (const Arm arm : kArms) {
@@ -129,6 +164,40 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
   return plan;
 }
 
+HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double flops) {
+  // FLOPs of one token in every run, and in every trial.
+  double runs = 0, trials = 0;
+  for (std::size_t c = 0; c < plan.cells.size(); ++c) {
+    double pair = 0;
+    for (const Arm arm : kArms) {
+      const budget::Budget& b = plan.cells[c].budget(arm);
+      pair += b.flops_per_token + b.flops_head;
+    }
+    runs += pair * static_cast<double>(study.seeds.size());
+    if (std::find(plan.rate_cells.begin(), plan.rate_cells.end(), c) != plan.rate_cells.end()) {
+      trials += pair * static_cast<double>(study.rates.rates.size());
+    }
+  }
+  // With a last horizon of n steps: decays n/20 each, trials as long as the first endpoint, n/8.
+  const double decay = 1.0 / 20, first = 1.0 / 8;
+  const double steps = flops / plan.tokens_per_step /
+                       (runs * (1 + kSuggestedHorizons * decay) + trials * (first + decay));
+  const auto shortest = static_cast<std::int64_t>(steps * first);
+  if (shortest < kFewestSteps) {
+    throw Error("plan",
+                fmt::format("{} FLOPs pay for {:.1f} steps of each run: too few; take fewer "
+                            "cells, seeds or rates, or smaller scales",
+                            with_si(flops), steps));
+  }
+  HorizonOptions horizons;
+  for (std::int64_t i = 0; i < kSuggestedHorizons; ++i) {
+    horizons.steps.push_back(shortest << i);
+  }
+  horizons.decay_steps =
+      std::max<std::int64_t>(2, std::llround(static_cast<double>(horizons.steps.back()) * decay));
+  return horizons;
+}
+
 Json to_json(const Plan& plan) {
   Json cells = Json::array();
   for (const Cell& cell : plan.cells) {
@@ -140,6 +209,8 @@ Json to_json(const Plan& plan) {
                      {"within_tolerance", cell.match.within_tolerance},
                      {"flops_per_token", cell.match.baseline_budget.flops_per_token},
                      {"parameters", cell.match.baseline_budget.parameters_total},
+                     {"flops", cell.flops},
+                     {"checkpoint_bytes", cell.checkpoint_bytes},
                      {"configs",
                       {{"baseline", arch::to_json(cell.config(Arm::kBaseline))},
                        {"smelt", arch::to_json(cell.config(Arm::kSmelt))}}}});

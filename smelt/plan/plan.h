@@ -22,6 +22,8 @@ struct Cell {
   budget::MatchResult match;
   double sparsity[2] = {};      // per arm, against the Baseline's fully active control
   double sparsity_own[2] = {};  // per arm, against its own geometry at experts = top_k
+  double flops = 0;             // of its pair over all seeds, LM head included; trials aside
+  double checkpoint_bytes = 0;  // on disk at the end
 
   const arch::ModelConfig& config(Arm arm) const {
     return arm == Arm::kBaseline ? match.baseline : match.best.config;
@@ -52,6 +54,11 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
 
 /// Schema "smelt.plan/1".
 Json to_json(const Plan& plan);
+
+/// Horizons that spend `flops` on the study's cells and seeds: four, each twice the one before,
+/// decays of a twentieth of the last.  Throws Error when the budget pays for less than 8 steps of
+/// the first.
+HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double flops);
 
 /// Tokens of an endpoint that forks at `horizon` steps: stable part and decay.
 double endpoint_tokens(const StudyConfig& study, std::int64_t horizon);

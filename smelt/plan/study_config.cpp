@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "smelt/arch/presets.h"
 #include "smelt/core/file.h"
 
 namespace smelt::plan {
@@ -15,7 +16,8 @@ arch::ModelConfig read_baseline(TomlTable table, const std::filesystem::path& fi
   model.norm_topk_prob = true;
   if (const auto config = table.get<std::string>("config", problems)) {
     try {
-      model = arch::read_model_config(relative_to_file(*config, file));
+      model = arch::preset(*config) ? *arch::preset(*config)
+                                    : arch::read_model_config(relative_to_file(*config, file));
     } catch (const Error& error) {
       problems.add("[baseline] config: " + std::string(error.what()), table.where("config"));
     }

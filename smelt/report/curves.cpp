@@ -107,7 +107,9 @@ Curves read_curves(const Study& study) {
       kPointsInAll / std::max<std::size_t>(runs.size(), 1), 50, kPointsPerRun);
   std::map<std::pair<std::string, std::string>, Curve> baselines;
   for (const Run& run : runs) {
-    const Curve curve = read_curve(study.folder / "runs" / run.name / "metrics.jsonl", most);
+    // A branch is short: it is smoothed as the stable run before it.
+    const Curve curve = read_curve(study.folder / "runs" / run.name / "metrics.jsonl", most,
+                                   run.branch ? all.window : 0);
     all.broken_lines += curve.broken_lines;
     if (curve.points.empty()) {
       all.without.push_back(run.name);
@@ -204,7 +206,7 @@ void add_curve_figures(const Study& study, Curves all, Page& page) {
                std::move(losses),
                fmt::format("Training loss of {} ({}; one line per seed and arm, decay branches "
                            "included): running mean over "
-                           "up to {} (a fortieth of the run), single steps faint. The start of "
+                           "{} (a fortieth of a stable run), single steps faint. The start of "
                            "training lies above the panels.",
                            count_of(all.runs, "run"), count_of(seeds, "seed"),
                            count_of(all.window, "step")),

@@ -369,7 +369,10 @@ void add_gain(const Study& study, Page& page) {
     if (std::find(reasons.begin(), reasons.end(), line) == reasons.end()) reasons.push_back(line);
   }
   if (names.empty()) {
-    page.paragraph("No gain is stated: it needs a law of both arms that the endpoints determine.");
+    if (reasons.empty()) {
+      page.paragraph(
+          "No gain is stated: it needs a law of both arms that the endpoints determine.");
+    }
     for (const std::string& line : reasons) page.paragraph(line);
     if (!table.rows.empty()) page.table(std::move(table), false);
     return;

@@ -63,7 +63,7 @@ std::string facts_html(const Json& from) {
   facts.add("seeds", join_words(seeds));
   const Json& store = get(from, "store");
   facts.add("token store", text(get(store, "path")));
-  facts.add("its fingerprint", text(get(store, "fingerprint")));
+  facts.add("fingerprint of the tokens", text(get(store, "fingerprint")));
   facts.add("vocabulary", whole_or_nothing(get(store, "vocab_size")));
   facts.add("documents", whole_or_nothing(get(store, "documents")));
   facts.add("tokens", whole_or_nothing(get(store, "tokens")));

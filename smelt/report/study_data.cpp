@@ -80,7 +80,7 @@ std::vector<std::string> words(const Json& json) {
   return out;
 }
 
-Curve read_curve(const std::filesystem::path& metrics, std::size_t most) {
+Curve read_curve(const std::filesystem::path& metrics, std::size_t most, std::size_t window) {
   Curve curve;
   std::vector<Curve::Point> all;
   std::ifstream in(metrics, std::ios::binary);
@@ -95,18 +95,18 @@ Curve read_curve(const std::filesystem::path& metrics, std::size_t most) {
   curve.steps = all.size();
   if (all.empty()) return curve;
 
-  const std::size_t half = all.size() / 80;
+  const std::size_t half = window > 0 ? window / 2 : all.size() / 80;
   curve.window = 2 * half + 1;
   std::vector<double> sums(all.size() + 1, 0);
   for (std::size_t i = 0; i < all.size(); ++i) sums[i + 1] = sums[i] + all[i].loss;
   const std::size_t keep = std::min(std::max<std::size_t>(most, 2), all.size());
   for (std::size_t k = 0; k < keep; ++k) {
     const std::size_t i = keep == 1 ? 0 : k * (all.size() - 1) / (keep - 1);
-    // The window shrinks towards both ends and stays centred.
-    const std::size_t reach = std::min({half, i, all.size() - 1 - i});
+    // Both ends of the run cut the window.
+    const std::size_t first = i - std::min(half, i), last = std::min(i + half, all.size() - 1);
     Curve::Point point = all[i];
-    point.smoothed = (sums[i + reach + 1] - sums[i - reach]) / static_cast<double>(2 * reach + 1);
-    point.full = reach == half;
+    point.smoothed = (sums[last + 1] - sums[first]) / static_cast<double>(last - first + 1);
+    point.full = last - first == 2 * half;
     curve.points.push_back(point);
   }
   return curve;

@@ -51,9 +51,9 @@ struct Curve {
   std::size_t broken_lines = 0;  // not JSON; the last line of a run that was killed is one
 };
 
-/// Every step's loss is under a centred running mean over one fortieth of the run; `most` points
-/// remain.
-Curve read_curve(const std::filesystem::path& metrics, std::size_t most);
+/// Every step's loss is under a centred running mean over `window` steps (0: one fortieth of the
+/// run); `most` points remain.
+Curve read_curve(const std::filesystem::path& metrics, std::size_t most, std::size_t window = 0);
 
 struct Study {
   std::filesystem::path folder;

@@ -90,6 +90,9 @@ void read_data(DataSource& data, TomlTable table, const std::filesystem::path& f
 void validate(const RunConfig& config, Problems& problems) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   const TrainOptions& train = config.train;
+  for (const std::string& feature : arch::beyond_engine(config.model)) {
+    problems.add("model: it can be counted and matched, but not run: it has " + feature);
+  }
   if (config.threads < 1 || config.threads > 1024) {
     problems.add("threads: expected at least 1 and at most 1024, got " + number(config.threads));
   }

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "smelt/arch/dialects.h"
+
 namespace smelt::arch {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Json plain() {
@@ -68,8 +71,9 @@ TEST(ModelConfig, NewerRopeParametersAreUnderstood) {
   json.erase("rope_theta");
   json["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5e5}};
   EXPECT_EQ(model_config_from_json(json, "c").rope_theta, 5e5);
-  json["rope_parameters"]["rope_type"] = "yarn";
-  EXPECT_THAT(message_of(json), HasSubstr("rope_parameters"));
+  json["rope_parameters"]["rope_type"] = "yarn";  // costs the same, but is not run
+  EXPECT_THAT(beyond_engine(model_config_from_json(json, "c")),
+              ElementsAre("scaled rotary angles"));
 }
 
 TEST(ModelConfig, NewerExpertCountIsUnderstood) {
@@ -87,6 +91,7 @@ TEST(ModelConfig, ReportsAllProblemsAtOnce) {
   json["hidden_size"] = "wide";
   json["num_exprets"] = 3;
   json["hidden_act"] = "gelu";
+  json["model_type"] = "smelt";
   json.erase("vocab_size");
   const std::string message = message_of(json);
   EXPECT_THAT(message, HasSubstr("hidden_size: expected an integer, got \"wide\""));
@@ -113,12 +118,14 @@ TEST_P(BadGeometryTest, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     All, BadGeometryTest,
     ::testing::Values(
-        BadGeometry{"hidden_size", 0, "hidden_size: expected at least 1, got 0"},
-        BadGeometry{"num_hidden_layers", -3, "num_hidden_layers: expected at least 1, got -3"},
+        BadGeometry{"hidden_size", 0, "hidden_size: expected at least 1 and at most 1e+09, got 0"},
+        BadGeometry{"num_hidden_layers", -3,
+                    "num_hidden_layers: expected at least 1 and at most 1e+06, got -3"},
         BadGeometry{"num_attention_heads", 3, "expected a multiple of num_key_value_heads = 2"},
         BadGeometry{"head_dim", 7, "head_dim: expected an even number"},
         BadGeometry{"num_experts_per_tok", 9, "expected at most num_experts = 8, got 9"},
-        BadGeometry{"model_type", "gpt2", "model_type: expected qwen3_moe or smelt, got \"gpt2\""},
+        BadGeometry{"model_type", "gpt2",
+                    "olmoe, deepseek_v2, deepseek_v3, llama, qwen3 or qwen2, got \"gpt2\""},
         BadGeometry{"loop",
                     {{"first", 3}, {"last", 9}},
                     "expected a span inside the layers 1 to 4, got 3 to 9"},
@@ -128,7 +135,66 @@ INSTANTIATE_TEST_SUITE_P(
         BadGeometry{"loop", {{"first", 3}}, "missing key \"loop.last\""},
         BadGeometry{
             "loop", {{"first", 3}, {"last", 4}, {"vists", 2}}, "unknown key \"loop.vists\""},
-        BadGeometry{"sliding_window", 128, "key \"sliding_window\" changes the arithmetic"}));
+        BadGeometry{"layer_types", {"sliding_attention"}, "key \"layer_types\" changes the arith"},
+        BadGeometry{"hidden_size", 4e18, "hidden_size: expected an integer, got 4e+18"},
+        BadGeometry{"hidden_size", 4000000000000000000, "hidden_size: expected at least 1 and at"},
+        BadGeometry{"vocab_size", 18446744073709551615u, "vocab_size: expected at least 1 and at"},
+        BadGeometry{"mlp_only_layers", {4}, "mlp_only_layers: expected layers from 0 to 3, got 4"},
+        BadGeometry{"mlp_only_layers", {"a"}, "mlp_only_layers: expected a list of integers"},
+        BadGeometry{"decoder_sparse_step", 0, "decoder_sparse_step: expected at least 1, got 0"},
+        BadGeometry{"kv_lora_rank", 512, "unknown key \"kv_lora_rank\""}));
+
+TEST(ModelConfig, AWindowInUseIsAnErrorAndOneThatIsSwitchedOffIsNot) {
+  Json json = plain();
+  json["sliding_window"] = 128;
+  EXPECT_EQ(message_of(json), "");  // Qwen3-MoE switches it off by default
+  json["use_sliding_window"] = true;
+  EXPECT_THAT(message_of(json), HasSubstr("key \"sliding_window\" changes the arithmetic"));
+  json["model_type"] = "mixtral";  // has no switch
+  json.erase("use_sliding_window");
+  EXPECT_THAT(message_of(json), HasSubstr("key \"sliding_window\" changes the arithmetic"));
+}
+
+TEST(ModelConfig, WhatIsOnlyCountedSaysSo) {
+  EXPECT_TRUE(beyond_engine(model_config_from_json(plain(), "c")).empty());
+  EXPECT_THAT(beyond_engine(model_config_from_json({{"model_type", "deepseek_v3"}}, "c")),
+              ElementsAre("dense feed-forwards", "shared experts",
+                          "latent attention (kv_lora_rank)", "biases"));
+  EXPECT_THAT(beyond_engine(model_config_from_json({{"model_type", "llama"}}, "c")),
+              ElementsAre("dense feed-forwards"));
+  EXPECT_THAT(beyond_engine(model_config_from_json({{"model_type", "olmoe"}}, "c")),
+              ElementsAre("q/k norms over all heads at once"));
+  EXPECT_TRUE(beyond_engine(model_config_from_json({{"model_type", "mixtral"}}, "c")).empty());
+}
+
+TEST(ModelConfig, EveryTypeReadsBackFromItsOwnKeys) {
+  for (const std::string& type : dialect_names()) {
+    if (type == "smelt") continue;
+    Json json = {{"model_type", type}};
+    if (type == "deepseek_v2") json["num_experts_per_tok"] = 6;
+    const ModelConfig config = model_config_from_json(json, type);
+    EXPECT_EQ(model_config_from_json(to_json(config), type), config) << type;
+  }
+}
+
+TEST(ModelConfig, KeysOfAnotherTypeAreUnknown) {
+  const Json llama = {{"model_type", "llama"}, {"num_experts", 8}};
+  EXPECT_THAT(message_of(llama), HasSubstr("unknown key \"num_experts\""));
+  const Json mixtral = {{"model_type", "mixtral"}, {"norm_topk_prob", false}};
+  EXPECT_THAT(message_of(mixtral), HasSubstr("unknown key \"norm_topk_prob\""));
+}
+
+TEST(ModelConfig, ADenseModelOfOurOwnType) {
+  Json json = plain();
+  json["model_type"] = "smelt";
+  json["num_experts"] = 0;
+  json.erase("moe_intermediate_size");
+  EXPECT_THAT(message_of(json), HasSubstr("missing key \"intermediate_size\""));
+  json["intermediate_size"] = 64;
+  const ModelConfig config = model_config_from_json(json, "c");
+  EXPECT_TRUE(config.dense(0));
+  EXPECT_EQ(config.num_experts_per_tok, 0);
+}
 
 }  // namespace
 }  // namespace smelt::arch

@@ -22,6 +22,23 @@ TEST(Json, BrokenTextNamesTheLine) {
   EXPECT_THROW(parse_json("{} x", "c.json"), Error);
 }
 
+TEST(Json, AKeyThatIsThereTwiceIsAnError) {
+  testing::expect_error([] { parse_json(R"({"a": 1, "b": {"c": 1, "c": 2}})", "c.json"); },
+                        "[core] broken JSON: key \"c\" is there twice (c.json)");
+  parse_json(R"({"a": {"c": 1}, "b": [{"c": 1}, {"c": 2}]})", "c.json");  // not the same object
+}
+
+TEST(Json, NumbersThatNoDoubleHoldsAndNaNAreErrors) {
+  for (const char* text : {"{\"a\": 1e999}", "{\"a\": NaN}", "{\"a\": -Infinity}"}) {
+    try {
+      parse_json(text, "c.json");
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("[core] broken JSON: ")) << error.what();
+    }
+  }
+}
+
 TEST(Json, KeepsTheOrderOfKeys) {
   EXPECT_EQ(to_text(parse_json("{\"z\":1,\"a\":[2]}", "c.json")),
             "{\n  \"z\": 1,\n  \"a\": [\n    2\n  ]\n}\n");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace smelt::plan {
@@ -74,6 +75,39 @@ TEST(Plan, SaysWhatTheDesignCannotTell) {
        {"fewer than 6", "one scale", "one sparsity", "one horizon", "one seed"}) {
     EXPECT_THAT(plan.words, ::testing::Contains(::testing::HasSubstr(words)));
   }
+}
+
+TEST(Plan, SaysWhenSizeAndSparsityMoveTogether) {
+  const auto together = [](const std::vector<Scale>& scales) {
+    const Plan plan = make_plan(study_of(scales), 50, 500);
+    return std::any_of(plan.words.begin(), plan.words.end(), [](const std::string& line) {
+      return line.find("F and S move together") != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(together({scale("a", 32, {4}), scale("b", 48, {8}), scale("c", 64, {16})}));
+  EXPECT_FALSE(together({scale("a", 32, {4, 8, 16}), scale("b", 64, {4, 8, 16})}));
+}
+
+TEST(Plan, SuggestedHorizonsSpendTheBudget) {
+  StudyConfig study = study_of({scale("a", 32, {8, 16}), scale("b", 64, {8, 16})});
+  const Plan before = make_plan(study, 50, 500);
+  const double budget = 4e13;
+  study.horizons = horizons_for(study, before, budget);
+  EXPECT_EQ(study.horizons.steps.size(), 4u);
+  const Plan after = make_plan(study, 50, 500);
+  EXPECT_NEAR(after.flops / budget, 1, 0.02);
+  EXPECT_THROW(horizons_for(study, before, 1e9), Error);
+}
+
+TEST(Plan, CellsAddUp) {
+  const Plan plan = make_plan(study_of({scale("a", 32, {8, 16}), scale("b", 64, {8})}), 50, 500);
+  double flops = 0, bytes = 0;
+  for (const Cell& cell : plan.cells) {
+    flops += cell.flops;
+    bytes += cell.checkpoint_bytes;
+  }
+  EXPECT_DOUBLE_EQ(flops, plan.flops_runs);
+  EXPECT_DOUBLE_EQ(bytes, plan.checkpoint_bytes);
 }
 
 }  // namespace
