@@ -3,6 +3,10 @@
 //   build/release/bin/budget_bench
 #include <benchmark/benchmark.h>
 
+#include <string>
+#include <vector>
+
+#include "smelt/arch/presets.h"
 #include "smelt/budget/match.h"
 
 namespace {
@@ -33,5 +37,20 @@ void match(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(smelt::budget::match(model, {}));
 }
 BENCHMARK(match)->Unit(benchmark::kMillisecond);
+
+/// The 12 sparse cells of the paper, one after the other; the target is a second.
+void match_paper(benchmark::State& state) {
+  std::vector<smelt::arch::ModelConfig> cells;
+  for (const std::string& name : smelt::arch::preset_names()) {
+    if (name.ends_with("-baseline") && name.find("-S0-") == std::string::npos) {
+      cells.push_back(*smelt::arch::preset(name));
+    }
+  }
+  for (auto _ : state) {
+    for (const auto& cell : cells) benchmark::DoNotOptimize(smelt::budget::match(cell, {}));
+  }
+  state.counters["cells"] = static_cast<double>(cells.size());
+}
+BENCHMARK(match_paper)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -141,7 +141,20 @@ void run_ablation(Session& session, const arch::ModelConfig& baseline, budget::A
                table.text());
 }
 
+/// What is wrong with flags is a usage error.
+void check_flags(const budget::MatchOptions& options) {
+  Problems problems("cli");
+  budget::validate(options, problems);
+  if (problems.empty()) return;
+  std::string text;
+  for (const std::string& line : problems.lines()) {
+    text += (text.empty() ? "" : "; ") + line.substr(line.find("] ") + 2);
+  }
+  throw CLI::ValidationError(text);
+}
+
 void run(Session& session, Options options, bool attended_given) {
+  check_flags(options.match);
   if (options.paper) return run_paper(session, options.match);
   if (options.config.empty()) throw CLI::RequiredError("CONFIG (or --paper)");
   const arch::ModelConfig baseline = arch::find_model_config(options.config);

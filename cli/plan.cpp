@@ -13,12 +13,14 @@
 #include "smelt/law/endpoints.h"
 #include "smelt/plan/memory.h"
 #include "smelt/plan/power.h"
+#include "smelt/plan/suggest.h"
 
 namespace smelt::cli {
 namespace {
 
 struct Options {
   std::string study, endpoints;
+  std::optional<double> attended;
   double flops_per_second = 0, price = 0;
   double sigma = 0, gain = 0, budget = 0;
   std::int64_t devices = 1;
@@ -131,7 +133,8 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
     noise.words =
         fmt::format("a pair's gap varies by {:.4f} nats between seeds, as given", options.sigma);
   }
-  if (!noise.gap_deviation) return {"", Json()};
+  if (!measured && options.sigma == 0) return {"", Json()};
+  if (!noise.gap_deviation) return {"! " + noise.words + "\n", {{"words", noise.words}}};
   const std::size_t cells = plan.cells.size(), seeds = study.seeds.size();
   Json json = {{"gap_deviation", *noise.gap_deviation}, {"words", noise.words}};
   std::string text = noise.words + "\n";
@@ -195,11 +198,6 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
   return text;
 }
 
-std::string horizons_text(const plan::HorizonOptions& horizons, double budget) {
-  return fmt::format("{} FLOPs pay for\n\n[horizons]\n{}", with_si(budget),
-                     fields_to_toml(horizons));
-}
-
 void run(Session& session, Options options) {
   Problems problems("plan", options.study);
   plan::StudyConfig study = plan::read_study_config(options.study, problems);
@@ -209,11 +207,11 @@ void run(Session& session, Options options) {
   study.file->report_unread(problems);
   problems.throw_if_any();
 
-  double attended = budget::kPaperAttended;
+  double attended = options.attended.value_or(budget::kPaperAttended);
   std::int64_t vocab_size = 32768;
   if (std::filesystem::exists(study.store)) {
     const auto store = data::TokenStore::open(study.store);
-    attended = data::mean_attended(store, study.row_length);
+    if (!options.attended) attended = data::mean_attended(store, study.row_length);
     vocab_size = store.vocab_size();
   } else {
     warn(session, fmt::format("no token store at {}: counted with {} attended positions and a "
@@ -253,9 +251,15 @@ void run(Session& session, Options options) {
     if (options.price > 0) json["price"] = hours * options.price;
   }
   if (options.budget > 0) {
-    const plan::HorizonOptions horizons = plan::horizons_for(study, plan, options.budget);
-    json["suggested_horizons"] = fields_to_json(horizons);
-    text += horizons_text(horizons, options.budget);
+    plan::StudyConfig grid = study;
+    grid.scales = plan::suggest_scales(study);
+    const plan::Plan cells = plan::make_plan(grid, attended, vocab_size);
+    grid.horizons = plan::horizons_for(grid, cells, options.budget);
+    json["suggested_horizons"] = fields_to_json(grid.horizons);
+    json["suggested_cells"] = cells.cells.size();
+    text += fmt::format("{} FLOPs pay for this grid of {} cells x {} seeds:\n\n{}\n",
+                        with_si(options.budget), cells.cells.size(), study.seeds.size(),
+                        plan::to_toml(grid.scales, grid.horizons));
   }
   for (const std::string& line : plan.words) text += "! " + line + "\n";
   print_result(session, json, text);
@@ -271,8 +275,11 @@ void add_plan(CLI::App& program, Session& session) {
       "  smelt plan study.toml --flops-per-second 4e14 --devices 8 --price 2.5 --budget 1e21");
   auto options = std::make_shared<Options>();
   verb.add_option("STUDY.toml", options->study, "study configuration")->required();
+  verb.add_option("--attended", options->attended,
+                  "mean attended positions per token (default: the token store's)")
+      ->check(CLI::Range(0.0, 1e12));
   verb.add_option("--flops-per-second", options->flops_per_second,
-                  "sustained training throughput of one device, for hours")
+                  "sustained training throughput of one device (what a run occupies), for hours")
       ->check(CLI::Range(1.0, 1e30));
   verb.add_option("--devices", options->devices, "devices a run's rows are spread over")
       ->check(CLI::Range(1, 1'000'000))
@@ -299,7 +306,7 @@ void add_plan(CLI::App& program, Session& session) {
   verb.add_option("--gain", options->gain,
                   "compute saving to resolve, a share: seeds that it needs")
       ->check(CLI::Range(1e-6, 0.999));
-  verb.add_option("--budget", options->budget, "FLOPs to spend: horizons that they pay for")
+  verb.add_option("--budget", options->budget, "FLOPs to spend: a grid that they pay for")
       ->check(CLI::Range(1.0, 1e40));
   verb.callback([&session, options] { run(session, *options); });
 }

@@ -502,7 +502,10 @@ Json match_json(const Match& m) {
           {"kv_elements_per_token", m.budget.kv_elements_per_token}};
 }
 
-void check_bounds(const MatchOptions& options, Problems& problems) {
+}  // namespace
+
+void validate(const MatchOptions& options, Problems& problems) {
+  check_fields(options, problems);
   MatchOptions::visit_fields(options, [&](const Field& field, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<double>>) {
       if (value.size() == 2 && value[0] > 0 && value[0] <= value[1]) return;
@@ -512,9 +515,13 @@ void check_bounds(const MatchOptions& options, Problems& problems) {
                                field.name, fmt::join(got, ", ")));
     }
   });
+  const auto even = [&problems](const char* name, std::int64_t value) {
+    if (value % 2 == 0) return;
+    problems.add(fmt::format("{}: expected an even number, got {}", name, value));
+  };
+  even("head_dim_multiple", options.head_dim_multiple);
+  even("fix_head_dim", options.fix_head_dim.value_or(0));
 }
-
-}  // namespace
 
 MatchResult match(const ModelConfig& baseline, const MatchOptions& options) {
   if (baseline.visits() > 1) {
@@ -522,17 +529,8 @@ MatchResult match(const ModelConfig& baseline, const MatchOptions& options) {
                               std::to_string(baseline.visits()));
   }
   Problems problems("budget");
-  check_fields(options, problems);
-  check_bounds(options, problems);
+  validate(options, problems);
   arch::validate(baseline, problems);
-  if (options.head_dim_multiple % 2 != 0) {
-    problems.add("head_dim_multiple: expected an even number, got " +
-                 std::to_string(options.head_dim_multiple));
-  }
-  if (options.fix_head_dim && *options.fix_head_dim % 2 != 0) {
-    problems.add("fix_head_dim: expected an even number, got " +
-                 std::to_string(*options.fix_head_dim));
-  }
   problems.throw_if_any();
   ModelConfig plain = baseline;
   plain.loop.reset();

@@ -127,6 +127,9 @@ struct MatchResult {
   std::vector<std::string> words;   // what cannot be met, what to loosen, an odd head size
 };
 
+/// Adds a problem per option out of range or inconsistent.
+void validate(const MatchOptions& options, Problems& problems);
+
 /// Throws Error when the Baseline is looped, or the span or depth does not fit; no fitting geometry
 /// is a result (`within_tolerance` false), not an error.
 MatchResult match(const arch::ModelConfig& baseline, const MatchOptions& options);

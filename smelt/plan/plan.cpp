@@ -6,16 +6,12 @@
 #include <cmath>
 #include <set>
 
-#include "smelt/core/table.h"
-
 namespace smelt::plan {
 namespace {
 
 constexpr double kBytesPerFloat = 4;
 constexpr double kCheckpointsPerRun = 2;
 constexpr double kTooMuchTogether = 0.9;  // |correlation| of ln F and ln(1 - S)
-constexpr std::int64_t kSuggestedHorizons = 4;
-constexpr std::int64_t kFewestSteps = 8;
 
 double all_parameters(const budget::Budget& b) {
   return b.parameters_total + b.parameters_embedding;
@@ -162,40 +158,6 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
   plan.flops = plan.flops_trials + plan.flops_runs;
   add_words(study, plan);
   return plan;
-}
-
-HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double flops) {
-  // FLOPs of one token in every run, and in every trial.
-  double runs = 0, trials = 0;
-  for (std::size_t c = 0; c < plan.cells.size(); ++c) {
-    double pair = 0;
-    for (const Arm arm : kArms) {
-      const budget::Budget& b = plan.cells[c].budget(arm);
-      pair += b.flops_per_token + b.flops_head;
-    }
-    runs += pair * static_cast<double>(study.seeds.size());
-    if (std::find(plan.rate_cells.begin(), plan.rate_cells.end(), c) != plan.rate_cells.end()) {
-      trials += pair * static_cast<double>(study.rates.rates.size());
-    }
-  }
-  // With a last horizon of n steps: decays n/20 each, trials as long as the first endpoint, n/8.
-  const double decay = 1.0 / 20, first = 1.0 / 8;
-  const double steps = flops / plan.tokens_per_step /
-                       (runs * (1 + kSuggestedHorizons * decay) + trials * (first + decay));
-  const auto shortest = static_cast<std::int64_t>(steps * first);
-  if (shortest < kFewestSteps) {
-    throw Error("plan",
-                fmt::format("{} FLOPs pay for {:.1f} steps of each run: too few; take fewer "
-                            "cells, seeds or rates, or smaller scales",
-                            with_si(flops), steps));
-  }
-  HorizonOptions horizons;
-  for (std::int64_t i = 0; i < kSuggestedHorizons; ++i) {
-    horizons.steps.push_back(shortest << i);
-  }
-  horizons.decay_steps =
-      std::max<std::int64_t>(2, std::llround(static_cast<double>(horizons.steps.back()) * decay));
-  return horizons;
 }
 
 Json to_json(const Plan& plan) {

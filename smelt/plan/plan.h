@@ -55,11 +55,6 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
 /// Schema "smelt.plan/1".
 Json to_json(const Plan& plan);
 
-/// Horizons that spend `flops` on the study's cells and seeds: four, each twice the one before,
-/// decays of a twentieth of the last.  Throws Error when the budget pays for less than 8 steps of
-/// the first.
-HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double flops);
-
 /// Tokens of an endpoint that forks at `horizon` steps: stable part and decay.
 double endpoint_tokens(const StudyConfig& study, std::int64_t horizon);
 

@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "smelt/budget/budget.h"
 #include "smelt/core/error.h"
 #include "smelt/model/weights.h"
 
@@ -50,6 +51,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, Cached,
                                            "loop_one_layer_scale_1", "no_qk_norm",
                                            "one_visit_theta_eps"),
                          [](const auto& tested) { return std::string(tested.param); });
+
+TEST(KvCache, BytesAreTheBudgetsCount) {
+  arch::ModelConfig config = load("loop_half").config;
+  for (const std::int64_t visits : {1, 2, 3}) {
+    for (const auto& [first, last] : {std::pair(1, 1), std::pair(1, 4), std::pair(4, 4)}) {
+      config.loop = arch::Loop{first, last, visits, 1.0 / static_cast<double>(visits)};
+      const KvCache cache(config, 7);
+      const budget::Budget b = budget::count(config, 10);
+      EXPECT_EQ(static_cast<double>(cache.elements_per_token()), b.kv_elements_per_token);
+      EXPECT_EQ(static_cast<double>(cache.elements()), 7 * b.kv_elements_per_token);
+    }
+  }
+}
 
 TEST(KvCache, HasTheBudgetsSize) {
   // loop_half: layers 1 2 3 2 3 4 executed; 2 KV heads of 8: 2 · 16 · 6 elements per token.

@@ -88,17 +88,6 @@ TEST(Plan, SaysWhenSizeAndSparsityMoveTogether) {
   EXPECT_FALSE(together({scale("a", 32, {4, 8, 16}), scale("b", 64, {4, 8, 16})}));
 }
 
-TEST(Plan, SuggestedHorizonsSpendTheBudget) {
-  StudyConfig study = study_of({scale("a", 32, {8, 16}), scale("b", 64, {8, 16})});
-  const Plan before = make_plan(study, 50, 500);
-  const double budget = 4e13;
-  study.horizons = horizons_for(study, before, budget);
-  EXPECT_EQ(study.horizons.steps.size(), 4u);
-  const Plan after = make_plan(study, 50, 500);
-  EXPECT_NEAR(after.flops / budget, 1, 0.02);
-  EXPECT_THROW(horizons_for(study, before, 1e9), Error);
-}
-
 TEST(Plan, CellsAddUp) {
   const Plan plan = make_plan(study_of({scale("a", 32, {8, 16}), scale("b", 64, {8})}), 50, 500);
   double flops = 0, bytes = 0;

@@ -42,7 +42,7 @@ TEST_F(RunTest, LossFalls) {
   EXPECT_EQ(result.status, RunStatus::kFinished);
   EXPECT_EQ(result.step, 60);
   EXPECT_EQ(result.tokens, 60 * 6 * 16);
-  EXPECT_NEAR(line_of(root_ / "a", 0).at("loss").get<double>(), std::log(32.0), 0.1);
+  EXPECT_NEAR(line_of(root_ / "a", 0).at("loss").get<double>(), std::log(32.0), 0.5);
   EXPECT_LT(result.loss, 2.0);
   EXPECT_EQ(result.checkpoint, root_ / "a/checkpoints/step-00000060");
 }

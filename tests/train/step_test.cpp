@@ -33,7 +33,7 @@ std::vector<model::Batch> batches(std::int64_t rows, std::int64_t micro_rows) {
 }
 
 model::Decoder trainable(const arch::ModelConfig& config) {
-  model::Decoder decoder = model::init_decoder(config, 3);
+  model::Decoder decoder = model::init_decoder(config, 3, 0.02);
   // Far from balance, so that auxiliary losses have something to say.
   for (auto& layer : decoder.layers) layer.gate.mul_(30);
   for (auto& [name, tensor] : model::named_parameters(decoder)) {
