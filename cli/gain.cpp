@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/endpoints.h"
 #include "cli/flags.h"
 #include "cli/verb.h"
 #include "smelt/core/table.h"
@@ -13,12 +14,10 @@ namespace smelt::cli {
 namespace {
 
 struct Request {
-  std::string file;
+  RowFlags rows;
   std::string reference = "baseline", target = "smelt";
   std::string form = "smelt";
-  std::vector<std::string> columns;
   std::vector<double> compute, sparsity;
-  bool exclude_controls = false;
   law::FitOptions fit;
   law::BootstrapOptions bootstrap;
 };
@@ -63,7 +62,7 @@ void run(Session& session, const Request& request) {
   options.sparsity = request.sparsity;
   options.fit = request.fit;
   options.bootstrap = request.bootstrap;
-  if (request.file.empty()) {
+  if (request.rows.files.empty()) {
     const auto result =
         law::gain(law::read_law(request.reference), law::read_law(request.target), options);
     print_result(session, to_json(result), gain_text(result));
@@ -72,11 +71,9 @@ void run(Session& session, const Request& request) {
   const law::Form& form = law::find_form(request.form);
   law::Columns defaults;
   if (form.size == law::SizeKind::kParameters) defaults.size = "params";
-  law::Endpoints table =
-      law::read_endpoints(request.file, law::parse_columns(request.columns, defaults));
-  if (request.exclude_controls) {
-    std::erase_if(table.rows, [](const law::Point& row) { return row.sparsity == 0; });
-  }
+  const Selection selection =
+      select_rows(request.rows, law::parse_columns(request.rows.columns, defaults));
+  const law::Endpoints& table = selection.kept;
   const auto reference = table.points(request.reference), target = table.points(request.target);
   options.progress = [&session](double done, double total) {
     session.progress({"bootstrap", done, total, "draws", ""});
@@ -86,10 +83,11 @@ void run(Session& session, const Request& request) {
   if (session.json) {
     Json json = to_json(result);
     json["paired_loss_gap"] = pairs ? to_json(*pairs) : Json(nullptr);
+    if (!selection.excluded.empty()) json["excluded"] = selection.excluded;
     print_json(json);
     return;
   }
-  std::string text = gain_text(result);
+  std::string text = selection.text + gain_text(result);
   if (pairs) text += "matched pairs: " + pairs->words + "\n";
   print(text);
 }
@@ -104,8 +102,9 @@ void add_gain(CLI::App& program, Session& session) {
                "--compute 1e21 --sparsity 0.95");
   auto request = std::make_shared<Request>();
   verb.add_option(
-      "ENDPOINTS", request->file,
-      "CSV with a row per finished run; without it --reference and --target are law files");
+      "ENDPOINTS", request->rows.files,
+      "CSV, JSON or JSON lines with a row per finished run, several read as one; without "
+      "it --reference and --target are law files");
   verb.add_option("--reference", request->reference, "arm of the table, or a law file")
       ->capture_default_str();
   verb.add_option("--target", request->target, "arm of the table, or a law file")
@@ -118,11 +117,7 @@ void add_gain(CLI::App& program, Session& session) {
   verb.add_option("--form", request->form, "law: " + join_choices(law::form_names()))
       ->capture_default_str()
       ->check(CLI::IsMember(law::form_names()));
-  verb.add_option("--columns", request->columns,
-                  "which columns hold what, as F=flops_per_token,D=tokens,loss=loss")
-      ->delimiter(',');
-  verb.add_flag("--exclude-controls", request->exclude_controls,
-                "leave out rows with S = 0, as the paper does");
+  add_row_flags(verb, request->rows);
   add_flags(verb, request->fit);
   add_flags(verb, request->bootstrap);
   verb.callback([&session, request] { run(session, *request); });

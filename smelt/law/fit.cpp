@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <map>
 
 #include "smelt/law/design.h"
 
@@ -16,6 +17,21 @@ Json range_json(const std::optional<Range>& range) {
 
 Json finite(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+/// Cells are clusters where there are enough of them, else every point is one.
+void add_sandwich(const Design& design, const std::vector<Point>& points, const Solution& solution,
+                  FitResult& result) {
+  std::map<std::string, std::size_t> number;
+  for (const std::size_t i : design.order) number.emplace(points[i].cell, number.size());
+  const bool by_cell =
+      number.size() >= design.free_coefficients + 2 && number.size() < design.order.size();
+  std::vector<std::size_t> cluster;
+  for (std::size_t row = 0; row < design.order.size(); ++row) {
+    cluster.push_back(by_cell ? number.at(points[design.order[row]].cell) : row);
+  }
+  result.standard_errors = sandwich_errors(design.problem, solution, cluster);
+  result.standard_error_kind = by_cell ? "sandwich by cell" : "sandwich by point";
 }
 
 }  // namespace
@@ -35,8 +51,12 @@ FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptio
     return result;
   }
   const StartGrid grid(design.problem);
-  result = summarize(design, points,
-                     search(design.problem, grid, static_cast<std::size_t>(options.starts)));
+  const SearchResult found = search(design.problem, grid, static_cast<std::size_t>(options.starts));
+  result = summarize(design, points, found);
+  if (result.identifiable) {
+    add_sandwich(design, points, found.best, result);
+    result.diagnostics = diagnose(result.law, points);
+  }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -78,19 +98,31 @@ Json to_json(const FitResult& result) {
   json["bound_hits"] = result.bound_hits;
   json["intervals"] = nullptr;
   json["standard_errors"] = nullptr;
+  json["standard_error_kind"] = nullptr;
+  if (!result.standard_errors.empty()) {
+    Json errors = Json::object();
+    for (std::size_t i = 0; i < result.standard_errors.size(); ++i) {
+      errors[result.law.form->coefficients[i]] = finite(result.standard_errors[i]);
+    }
+    json["standard_errors"] = errors;
+    json["standard_error_kind"] = result.standard_error_kind;
+  }
   if (!result.intervals.empty()) {
-    Json intervals = Json::object(), errors = Json::object();
+    Json intervals = Json::object();
     for (std::size_t i = 0; i < result.intervals.size(); ++i) {
-      const std::string& name = result.law.form->coefficients[i];
-      intervals[name] = range_json(result.intervals[i]);
-      errors[name] = result.intervals[i] ? finite(result.standard_errors[i]) : Json(nullptr);
+      intervals[result.law.form->coefficients[i]] = range_json(result.intervals[i]);
     }
     json["intervals"] = intervals;
-    json["standard_errors"] = errors;
+    Json shifts = Json::object();
+    for (std::size_t i = 0; i < result.leave_one_out.size(); ++i) {
+      shifts[result.law.form->coefficients[i]] = finite(result.leave_one_out[i]);
+    }
+    json["leave_one_out"] = shifts;
     json["draws"] = result.draws;
     json["draws_used"] = result.draws_used;
   }
   if (law.contains("range")) json["range"] = law.at("range");
+  if (result.identifiable) json["diagnostics"] = to_json(result.diagnostics);
   json["seconds"] = result.seconds;
   return json;
 }

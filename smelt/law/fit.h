@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "smelt/core/fields.h"
+#include "smelt/law/diagnostics.h"
 #include "smelt/law/endpoints.h"
 #include "smelt/law/form.h"
 
@@ -62,11 +63,15 @@ struct FitResult {
   std::vector<std::string> bound_hits;  // coefficients that ended at a bound
   double seconds = 0;
 
-  // From bootstrap_fit(), else empty; in the order of the coefficients.
-  std::vector<std::optional<Range>> intervals;
+  std::vector<std::optional<Range>> intervals;  // from bootstrap_fit(), else empty
+  /// In the order of the coefficients: the spread of the draws; without draws the sandwich's.  NaN
+  /// where they cannot be told.
   std::vector<double> standard_errors;
+  std::string standard_error_kind;    // "draws", "sandwich by cell" or "sandwich by point"
+  std::vector<double> leave_one_out;  // largest shift of each coefficient without one unit
   std::int64_t draws = 0;
   std::int64_t draws_used = 0;
+  Diagnostics diagnostics;  // empty where the law is not identifiable
 };
 
 /// Throws Error naming row and column for values no law can take (NaN, loss <= 0, S outside [0,

@@ -25,11 +25,20 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string unit_of(const Point& point, std::size_t index, const std::string& unit) {
-  if (unit == "cell") return point.cell;
-  if (unit == "run") return point.cell + "#" + std::to_string(point.seed);
-  if (unit == "point") return std::to_string(index);
-  throw Error("law", "unit: expected cell, run or point, got \"" + unit + "\"");
+std::string unit_of(const Point& point, std::size_t index, Unit unit, const Form& form) {
+  switch (unit) {
+    case Unit::kCell:
+      return point.cell;
+    case Unit::kRun:
+      return point.cell + "#" + std::to_string(point.seed);
+    case Unit::kPoint:
+      return std::to_string(index);
+    case Unit::kSize:
+      return fmt::format("{:.4e}", point.size);
+    case Unit::kCompute:  // bins of a factor of two
+      return fmt::format("{:+05.0f}", std::floor(std::log2(compute_of(form, point.inputs()))));
+  }
+  return "";
 }
 
 /// One arm, ready to be drawn again and again.
@@ -76,14 +85,63 @@ std::optional<Range> percentile_interval(std::vector<double> values, double conf
   return Range{at(0.5 * (1 - confidence)), at(0.5 * (1 + confidence))};
 }
 
+double normal_cdf(double z) {
+  return 0.5 * std::erfc(-z / std::sqrt(2.0));
+}
+
+/// z with P(Z < z) = p, by halving: an interval needs a few digits.
+double normal_quantile(double p) {
+  double low = -9, high = 9;
+  for (int i = 0; i < 80; ++i) {
+    const double middle = 0.5 * (low + high);
+    (normal_cdf(middle) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+/// Bias-corrected and accelerated (Efron 1987): the percentiles are shifted by how far the draws
+/// lie from the estimate and by the skewness that leaving out one unit at a time shows.
+std::optional<Range> bca_interval(const std::vector<double>& draws, double estimate,
+                                  const std::vector<double>& left_out, double confidence) {
+  if (draws.size() < 20 || left_out.size() < 3) return std::nullopt;
+  const auto below = static_cast<double>(std::count_if(
+      draws.begin(), draws.end(), [estimate](double value) { return value < estimate; }));
+  const auto equal = static_cast<double>(std::count(draws.begin(), draws.end(), estimate));
+  const double share = (below + 0.5 * equal) / static_cast<double>(draws.size());
+  if (share <= 0 || share >= 1) return percentile_interval(draws, confidence);
+  const double bias = normal_quantile(share);
+  double mean = 0, squares = 0, cubes = 0;
+  for (const double value : left_out) mean += value / static_cast<double>(left_out.size());
+  for (const double value : left_out) {
+    squares += (mean - value) * (mean - value);
+    cubes += std::pow(mean - value, 3);
+  }
+  const double acceleration = squares > 0 ? cubes / (6 * std::pow(squares, 1.5)) : 0;
+  const auto level = [&](double p) {
+    const double z = bias + normal_quantile(p);
+    return normal_cdf(bias + z / (1 - acceleration * z));
+  };
+  const double low = level(0.5 * (1 - confidence)), high = level(0.5 * (1 + confidence));
+  if (!(low > 0 && high < 1 && low < high)) return percentile_interval(draws, confidence);
+  std::vector<double> sorted = draws;
+  std::sort(sorted.begin(), sorted.end());
+  const auto at = [&](double p) {
+    const double place = p * static_cast<double>(sorted.size() - 1);
+    const auto index = static_cast<std::size_t>(place);
+    const std::size_t next = std::min(index + 1, sorted.size() - 1);
+    return sorted[index] + (place - static_cast<double>(index)) * (sorted[next] - sorted[index]);
+  };
+  return Range{at(low), at(high)};
+}
+
 std::size_t name_units(std::vector<Arm*> arms, std::vector<const std::vector<Point>*> points,
-                       const std::string& unit, std::size_t& shared) {
+                       Unit unit, std::size_t& shared) {
   std::map<std::string, std::size_t> number;
   std::vector<std::set<std::string>> of_arm(arms.size());
   // Numbered by name, so that the order of rows does not matter.
   for (std::size_t a = 0; a < arms.size(); ++a) {
     for (std::size_t i = 0; i < points[a]->size(); ++i) {
-      const std::string name = unit_of((*points[a])[i], i, unit);
+      const std::string name = unit_of((*points[a])[i], i, unit, *arms[a]->design.problem.form);
       number.emplace(name, 0);
       of_arm[a].insert(name);
     }
@@ -97,7 +155,8 @@ std::size_t name_units(std::vector<Arm*> arms, std::vector<const std::vector<Poi
   }
   for (std::size_t a = 0; a < arms.size(); ++a) {
     for (const std::size_t i : arms[a]->design.order) {
-      arms[a]->unit.push_back(number.at(unit_of((*points[a])[i], i, unit)));
+      arms[a]->unit.push_back(
+          number.at(unit_of((*points[a])[i], i, unit, *arms[a]->design.problem.form)));
     }
   }
   return number.size();
@@ -349,10 +408,22 @@ FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
       draws,
       [&](std::size_t draw) { laws[draw] = draw_law(arm, draw_counts(random, draw, units)); },
       static_cast<unsigned>(bootstrap.threads));
+  // The law without each unit: how far it moves, and the skewness that BCa needs.
+  std::vector<std::optional<Law>> left_out(units);
+  parallel_for(
+      units,
+      [&](std::size_t unit) {
+        std::vector<double> counts(units, 1.0);
+        counts[unit] = 0;
+        left_out[unit] = draw_law(arm, counts);
+      },
+      static_cast<unsigned>(bootstrap.threads));
   result.draws = bootstrap.draws;
   result.draws_used =
       std::count_if(laws.begin(), laws.end(), [](const auto& law) { return law.has_value(); });
   say_used(result.draws_used, result.draws, result.identifiability.warnings);
+  result.standard_errors.clear();
+  result.standard_error_kind = "draws";
   const bool enough =
       static_cast<double>(result.draws_used) >= kShareNeeded * static_cast<double>(draws);
   for (std::size_t j = 0; j < form.coefficients.size(); ++j) {
@@ -366,11 +437,26 @@ FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
       mean += step / static_cast<double>(values.size());
       squares += step * (value - mean);
     }
-    const bool several = values.size() > 1;
+    const bool several = enough && values.size() > 1;
     result.standard_errors.push_back(
-        several ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : 0.0);
-    result.intervals.push_back(enough ? percentile_interval(std::move(values), bootstrap.confidence)
-                                      : std::nullopt);
+        several ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : std::nan(""));
+    double largest = 0;
+    std::vector<double> without;
+    for (const auto& law : left_out) {
+      if (!law) continue;
+      without.push_back(law->coefficients[j]);
+      const double shift = law->coefficients[j] - result.law.coefficients[j];
+      if (std::abs(shift) > std::abs(largest)) largest = shift;
+    }
+    result.leave_one_out.push_back(largest);
+    if (!enough) {
+      result.intervals.emplace_back();
+    } else if (bootstrap.interval == Interval::kBca) {
+      result.intervals.push_back(
+          bca_interval(values, result.law.coefficients[j], without, bootstrap.confidence));
+    } else {
+      result.intervals.push_back(percentile_interval(std::move(values), bootstrap.confidence));
+    }
   }
   result.seconds = seconds_since(start);
   return result;

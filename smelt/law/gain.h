@@ -20,10 +20,34 @@
 
 namespace smelt::law {
 
+/// What a draw resamples.  Runs are a cell and a seed; compute is in bins of a factor of two.
+enum class Unit { kCell, kRun, kPoint, kSize, kCompute };
+enum class Interval { kPercentile, kBca };
+
+}  // namespace smelt::law
+
+template <>
+struct smelt::EnumNames<smelt::law::Unit> {
+  static constexpr std::pair<smelt::law::Unit, const char*> kNames[] = {
+      {smelt::law::Unit::kCell, "cell"},
+      {smelt::law::Unit::kRun, "run"},
+      {smelt::law::Unit::kPoint, "point"},
+      {smelt::law::Unit::kSize, "size"},
+      {smelt::law::Unit::kCompute, "compute"}};
+};
+template <>
+struct smelt::EnumNames<smelt::law::Interval> {
+  static constexpr std::pair<smelt::law::Interval, const char*> kNames[] = {
+      {smelt::law::Interval::kPercentile, "percentile"}, {smelt::law::Interval::kBca, "bca"}};
+};
+
+namespace smelt::law {
+
 struct BootstrapOptions {
   std::int64_t draws = 2000;
   std::uint64_t seed = 0;
-  std::string unit = "cell";
+  Unit unit = Unit::kCell;
+  Interval interval = Interval::kPercentile;  // of a fit's coefficients
   double confidence = 0.95;
   std::int64_t threads = 0;
 
@@ -31,9 +55,10 @@ struct BootstrapOptions {
   static void visit_fields(Self& self, Visitor&& visit) {
     visit(Field{"draws", "bootstrap draws; 0 = no intervals", "", 0, 1e6}, self.draws);
     visit(Field{"seed", "seed of the draws", ""}, self.seed);
-    visit(Field{"unit", "what is resampled: cell, run (cell and seed) or point"}, self.unit);
-    visit(Field{"confidence", "coverage of the percentile intervals", "", 0.5, 0.999},
-          self.confidence);
+    visit(Field{"unit", "what a draw resamples"}, self.unit);
+    visit(Field{"interval", "percentile, or bias-corrected and accelerated (of coefficients)"},
+          self.interval);
+    visit(Field{"confidence", "coverage of the intervals", "", 0.5, 0.999}, self.confidence);
     visit(Field{"threads", "0 = all cores; the outcome does not depend on it", "", 0, 4096},
           self.threads);
   }

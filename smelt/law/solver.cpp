@@ -377,4 +377,76 @@ JacobianShape jacobian_shape(const Problem& problem, const Solution& solution) {
   return shape;
 }
 
+std::vector<double> sandwich_errors(const Problem& problem, const Solution& solution,
+                                    const std::vector<std::size_t>& cluster) {
+  const Form& form = *problem.form;
+  const std::size_t p = form.coefficients.size(), terms = form.amplitudes;
+  const Objective objective(problem);
+  const Vector u = to_vector(solution.unknowns);
+  std::vector<Eigen::Index> used;
+  for (Eigen::Index j = 0; j < u.size(); ++j) {
+    const auto at = static_cast<std::size_t>(j);
+    if (!problem.held[at] && !solution.at_bound[at]) used.push_back(j);
+  }
+  const auto free = static_cast<Eigen::Index>(used.size());
+  std::vector<double> errors(p, 0.0);
+  if (free == 0) return errors;
+
+  const std::size_t clusters =
+      cluster.empty() ? 0 : 1 + *std::max_element(cluster.begin(), cluster.end());
+  Eigen::MatrixXd scores = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(clusters), free);
+  double first[kMax];
+  objective.each(u, [&](std::size_t i, double m, const double* t, const double* slope) {
+    objective.row(m, t, slope, first);
+    const double z = (std::log(m) - problem.log_loss[i]) / problem.delta;
+    const double pull = problem.weight[i] * std::clamp(z, -1.0, 1.0) / problem.delta;
+    for (Eigen::Index a = 0; a < free; ++a) {
+      scores(static_cast<Eigen::Index>(cluster[i]), a) +=
+          pull * first[used[static_cast<std::size_t>(a)]];
+    }
+  });
+  const Expansion end = objective.full(u, problem.delta);
+  Eigen::MatrixXd hessian(free, free);
+  Eigen::VectorXd scale(free);
+  for (Eigen::Index a = 0; a < free; ++a) {
+    scale[a] = std::sqrt(std::max(end.column_square[used[static_cast<std::size_t>(a)]], 1e-300));
+  }
+  for (Eigen::Index a = 0; a < free; ++a) {
+    for (Eigen::Index b = 0; b < free; ++b) {
+      hessian(a, b) =
+          end.hessian(used[static_cast<std::size_t>(a)], used[static_cast<std::size_t>(b)]) /
+          (scale[a] * scale[b]);
+    }
+    scores.col(a) /= scale[a];
+  }
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(hessian);
+  const double largest = eigen.eigenvalues().cwiseAbs().maxCoeff();
+  if (!(eigen.eigenvalues().minCoeff() > 1e-12 * largest) || clusters < 2) {
+    return std::vector<double>(p, std::nan(""));
+  }
+  const double correction = static_cast<double>(clusters) / static_cast<double>(clusters - 1);
+  const Eigen::MatrixXd inverse = hessian.inverse();
+  const Eigen::MatrixXd middle = correction * scores.transpose() * scores;
+  const Eigen::MatrixXd covariance = inverse * middle * inverse;
+
+  // From the unknowns to the coefficients: an amplitude is exp(u − its log term at the centre).
+  std::vector<double> centre(terms), slopes(terms * form.exponents());
+  form.log_terms(problem.centre, u.data() + 1 + terms, centre.data(), slopes.data());
+  for (std::size_t c = 0; c < p; ++c) {
+    Eigen::VectorXd direction = Eigen::VectorXd::Zero(free);
+    for (Eigen::Index a = 0; a < free; ++a) {
+      const auto j = static_cast<std::size_t>(used[static_cast<std::size_t>(a)]);
+      double derivative = j == c ? 1 : 0;
+      if (c >= 1 && c <= terms) {
+        const double amplitude = solution.coefficients[c];
+        if (j == c) derivative = amplitude;
+        if (j > terms) derivative = -amplitude * slopes[(c - 1) * form.exponents() + j - 1 - terms];
+      }
+      direction[a] = derivative / scale[a];
+    }
+    errors[c] = std::sqrt(std::max(0.0, direction.dot(covariance * direction)));
+  }
+  return errors;
+}
+
 }  // namespace smelt::law

@@ -71,6 +71,12 @@ struct JacobianShape {
 };
 JacobianShape jacobian_shape(const Problem& problem, const Solution& solution);
 
+/// Standard errors of the coefficients without draws: H⁻¹ B H⁻¹ at the optimum, H the objective's
+/// Hessian and B the sum over clusters of the outer products of their gradients (times n / (n −
+/// 1)). Held coefficients and those at a bound have 0; all are NaN where H is singular.
+std::vector<double> sandwich_errors(const Problem& problem, const Solution& solution,
+                                    const std::vector<std::size_t>& cluster);
+
 /// Whether exponent j acts in term k.
 bool acts(const Form& form, std::size_t term, std::size_t exponent);
 

@@ -214,5 +214,44 @@ TEST(BootstrapFit, StandardErrorsShrinkWithNoise) {
   }
 }
 
+TEST(BootstrapFit, EveryUnitAndBothIntervalsHoldTheEstimate) {
+  const auto points =
+      testing::grid(testing::paper_baseline(), 4, {0.85, 0.95, 0.97}, 6, 0.003, 5, 2);
+  for (const auto& [unit, name] : EnumNames<Unit>::kNames) {
+    for (const Interval interval : {Interval::kPercentile, Interval::kBca}) {
+      BootstrapOptions bootstrap;
+      bootstrap.draws = 120;
+      bootstrap.unit = unit;
+      bootstrap.interval = interval;
+      const FitResult result = bootstrap_fit(points, find_form("smelt"), {}, bootstrap);
+      ASSERT_EQ(result.intervals.size(), 6u) << name;
+      EXPECT_EQ(result.standard_error_kind, "draws");
+      EXPECT_EQ(result.leave_one_out.size(), 6u);
+      const std::size_t a = 3;
+      ASSERT_TRUE(result.intervals[a]) << name;
+      EXPECT_TRUE(result.intervals[a]->contains(result.law.coefficients[a])) << name;
+      // Leaving one unit out moves a coefficient by something like its error, not by decades.
+      EXPECT_GT(std::abs(result.leave_one_out[a]), 0) << name;
+      EXPECT_LT(std::abs(result.leave_one_out[a]), 10 * result.standard_errors[a]) << name;
+    }
+  }
+}
+
+TEST(BootstrapFit, BcaFollowsTheSkewness) {
+  const auto points = testing::grid(testing::paper_baseline(), 4, {0.85, 0.95}, 5, 0.01, 9);
+  BootstrapOptions bootstrap;
+  bootstrap.draws = 400;
+  const FitResult plain = bootstrap_fit(points, find_form("smelt"), {}, bootstrap);
+  bootstrap.interval = Interval::kBca;
+  const FitResult corrected = bootstrap_fit(points, find_form("smelt"), {}, bootstrap);
+  EXPECT_EQ(plain.standard_errors, corrected.standard_errors);  // the same draws
+  // A floor that is reached from below by long tails: the corrected interval is another one, and as
+  // wide within a factor.
+  const Range p = plain.intervals[0].value(), c = corrected.intervals[0].value();
+  EXPECT_NE(p.min, c.min);
+  EXPECT_GT((c.max - c.min) / (p.max - p.min), 0.3);
+  EXPECT_LT((c.max - c.min) / (p.max - p.min), 3);
+}
+
 }  // namespace
 }  // namespace smelt::law
