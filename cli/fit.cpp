@@ -100,7 +100,7 @@ void add_with_excluded(const Request& request, const Selection& selection, const
   for (std::size_t i = 0; i < all.law.coefficients.size(); ++i) {
     text += fmt::format(" {} {:.6g}", form.coefficients[i], all.law.coefficients[i]);
   }
-  text += "\n";
+  text += '\n';
 }
 
 void run(Session& session, const Request& request) {
@@ -142,7 +142,7 @@ void run(Session& session, const Request& request) {
       json = found;
     } else {
       json["groups"][group] = found;
-      text += "\n";
+      text += '\n';
     }
   }
   if (!selection.excluded.empty()) json["excluded"] = selection.excluded;

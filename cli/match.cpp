@@ -112,7 +112,6 @@ void run_ablation(Session& session, const arch::ModelConfig& baseline, budget::A
   Json cells = Json::array();
   Table table({"model", "hidden", "heads", "KV heads", "experts", "width", "FLOPs", "parameters",
                "KV cache", "layers", "looped", "visits", "executed", ""});
-  std::string words;
   for (const budget::AblationRow& entry : budget::ablate(baseline, what, options)) {
     const budget::Match& best = entry.match.best;
     std::vector<std::string> line =
@@ -199,7 +198,7 @@ void add_match(CLI::App& program, Session& session) {
   verb.add_option_function<std::string>(
           "--ablate",
           [options](const std::string& name) {
-            options->ablation = *enum_from<budget::Ablation>(name);
+            options->ablation = enum_from<budget::Ablation>(name);
           },
           "a grid of matched models around this Baseline (paper section 5)")
       ->check(CLI::IsMember(enum_choices<budget::Ablation>()));

@@ -150,7 +150,7 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
     json["detectable_gain"] = gain;
     text += fmt::format(": a compute saving of {:.1f} %", 100 * gain);
   }
-  text += "\n";
+  text += '\n';
   if (options.gain > 0) {
     if (!noise.loss_per_efold) {
       throw Error("plan",
@@ -191,7 +191,7 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
     if (options.price > 0) {
       text += fmt::format(", price {:.2f}", seconds / 3600 * options.price);
     }
-    text += "\n";
+    text += '\n';
   }
   text += memory_text(study, plan, options);
   text += fmt::format("checkpoints on disk: {}B\n", with_si(plan.checkpoint_bytes));
@@ -289,7 +289,7 @@ void add_plan(CLI::App& program, Session& session) {
   verb.add_option_function<std::string>(
           "--recompute",
           [options](const std::string& name) {
-            options->recompute = *enum_from<plan::Recompute>(name);
+            options->recompute = enum_from<plan::Recompute>(name).value();
           },
           "what the backward pass recomputes")
       ->check(CLI::IsMember(enum_choices<plan::Recompute>()))

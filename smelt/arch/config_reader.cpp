@@ -309,19 +309,19 @@ class Reader {
       if (read_.contains(key)) continue;
       const auto known = std::find_if(only.begin(), only.end(),
                                       [&k = key](const OnlyAs& entry) { return k == entry.key; });
-      if (is_among(std::begin(kHarmless), std::end(kHarmless), key) ||
+      const bool allowed =
+          known != only.end() &&
+          std::find(known->values.begin(), known->values.end(), value) != known->values.end();
+      if (allowed || is_among(std::begin(kHarmless), std::end(kHarmless), key) ||
           is_among(std::begin(kNotCounted), std::end(kNotCounted), key)) {
         config.kept[key] = value;
       } else if (known == only.end()) {
         const std::string guess = nearest(key, {read_.begin(), read_.end()});
         problems_.add("unknown key \"" + key + "\"" +
                       (guess.empty() ? "" : "; did you mean \"" + guess + "\"?"));
-      } else if (std::find(known->values.begin(), known->values.end(), value) ==
-                 known->values.end()) {
+      } else {
         problems_.add("key \"" + key + "\" changes the arithmetic; only " +
                       known->values.front().dump() + " is understood, got " + value.dump());
-      } else {
-        config.kept[key] = value;
       }
     }
   }

@@ -330,9 +330,7 @@ class Search {
 
   /// Without limits only the least bad is of use.
   void keep(const Candidate& c) {
-    if (limited_ && candidates_.size() < kMostCandidates) {
-      candidates_.push_back(c);
-    } else if (candidates_.empty()) {
+    if (candidates_.empty() || (limited_ && candidates_.size() < kMostCandidates)) {
       candidates_.push_back(c);
     } else if (units(c, wide_tolerance()) < units(candidates_.back(), wide_tolerance())) {
       candidates_.back() = c;
@@ -509,10 +507,8 @@ void validate(const MatchOptions& options, Problems& problems) {
   MatchOptions::visit_fields(options, [&](const Field& field, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::vector<double>>) {
       if (value.size() == 2 && value[0] > 0 && value[0] <= value[1]) return;
-      std::vector<std::string> got;
-      for (const double bound : value) got.push_back(number_text(bound));
       problems.add(fmt::format("{}: expected two ratios above 0, the lower one first, got [{}]",
-                               field.name, fmt::join(got, ", ")));
+                               field.name, fmt::join(value, ", ")));
     }
   });
   const auto even = [&problems](const char* name, std::int64_t value) {

@@ -142,7 +142,8 @@ std::optional<T> TomlTable::get(std::string_view key, Problems& problems) {
     // A number where a whole number is wanted is of the right kind, so its value says what is
     // wrong.
     const bool number = std::is_integral_v<T> && !std::is_same_v<T, bool> && found->is_number();
-    const std::string got = number ? number_text(*found->value<double>()) : type_name(*found);
+    const std::string got =
+        number ? number_text(found->value<double>().value_or(NAN)) : type_name(*found);
     problems.add(std::string(key) + ": expected " + expected_name<T>() + ", got " + got,
                  where(key));
   }

@@ -107,7 +107,7 @@ void put_in_place(const fs::path& aside, const fs::path& folder) {
 
 }  // namespace
 
-StoreWriter::StoreWriter(fs::path folder, std::int64_t vocab_size, std::int32_t bos,
+StoreWriter::StoreWriter(const fs::path& folder, std::int64_t vocab_size, std::int32_t bos,
                          std::int32_t eos)
     : folder_(fs::absolute(folder).lexically_normal()),
       vocab_size_(vocab_size),

@@ -27,7 +27,7 @@ class StoreWriter {
  public:
   /// Ids are u16 up to 65536 pieces, else u32.  Left-overs of killed writers of the same store are
   /// removed.
-  StoreWriter(std::filesystem::path folder, std::int64_t vocab_size, std::int32_t bos,
+  StoreWriter(const std::filesystem::path& folder, std::int64_t vocab_size, std::int32_t bos,
               std::int32_t eos);
   ~StoreWriter();  // removes the folder aside, unless finished
   StoreWriter(const StoreWriter&) = delete;

@@ -252,7 +252,7 @@ const std::string& Tokenizer::hash() const {
 namespace {
 
 /// Hands the lines of a LineSource to sentencepiece.
-class Lines : public sentencepiece::SentenceIterator {
+class Lines final : public sentencepiece::SentenceIterator {
  public:
   explicit Lines(const LineSource& next) : next_(next) { Next(); }
   bool done() const override { return done_; }

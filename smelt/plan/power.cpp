@@ -70,10 +70,8 @@ Noise noise_of(const law::Endpoints& endpoints) {
   const std::vector<std::string> groups = endpoints.groups();
   Noise noise;
   const auto arms = groups.size();
-  const bool named = arms >= 2 && endpoints.csv.rows.size() > 0;
-  const std::string reference =
-      named && std::find(groups.begin(), groups.end(), "baseline") != groups.end() ? "baseline"
-                                                                                   : groups.front();
+  const bool named = std::find(groups.begin(), groups.end(), "baseline") != groups.end();
+  const std::string reference = named ? "baseline" : groups.front();
   const std::vector<law::Point> base = endpoints.points(reference);
   Pooled pooled;
   if (arms == 2) {

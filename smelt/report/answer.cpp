@@ -219,7 +219,7 @@ Bullets does_not_say(const Study& study) {
 }  // namespace
 
 std::string headline_of(const Study& study) {
-  const std::string given = text(get(study.json, "headline"));
+  std::string given = text(get(study.json, "headline"));
   if (!given.empty()) return given;
   const Json& gap = get(study.json, "gap");
   const auto mean = number(get(gap, "gap"));

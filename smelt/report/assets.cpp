@@ -26,7 +26,7 @@ namespace smelt::report {
 namespace {
 
 std::string_view between(const char* begin, const char* end) {
-  return {begin, static_cast<std::size_t>(end - begin)};
+  return {begin, end};
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ std::string csv_link(std::string_view csv) {
   return out;
 }
 
-std::string script_safe(std::string json) {
+std::string script_safe(const std::string& json) {
   std::string out;
   out.reserve(json.size());
   for (const char c : json) {

@@ -18,7 +18,7 @@ std::string escape(std::string_view text);
 std::string csv_link(std::string_view csv);
 
 /// JSON text safe inside a <script> element.
-std::string script_safe(std::string json);
+std::string script_safe(const std::string& json);
 
 /// Numbers as people read them (a true minus sign); "–" for nothing.
 std::string fixed(std::optional<double> value, int digits);

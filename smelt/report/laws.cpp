@@ -404,7 +404,7 @@ void add_gain(const Study& study, Page& page) {
   if (band) {
     caption += " The band is a percentile interval over resampled cells, both arms together";
     if (draws) caption += fmt::format(" ({} draws, {} of them usable)", whole(draws), whole(used));
-    caption += ".";
+    caption += '.';
   } else {
     caption += " There is no interval.";
   }

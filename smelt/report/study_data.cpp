@@ -113,7 +113,7 @@ Curve read_curve(const std::filesystem::path& metrics, std::size_t most, std::si
 }
 
 std::string Study::name() const {
-  const std::string given = text(get(json, "name"));
+  std::string given = text(get(json, "name"));
   if (!given.empty()) return given;
   return std::filesystem::absolute(folder / "study.json")
       .lexically_normal()
