@@ -13,7 +13,18 @@ namespace smelt::cli {
 struct RowFlags {
   std::vector<std::string> files, columns, where;
   bool exclude_controls = false;
+
+  Csv read() const { return law::read_rows({files.begin(), files.end()}); }
 };
+
+/// The columns that a form wants, under the names that the flags give; `group` over "arch".
+inline law::Columns columns_for(const law::Form& form, const RowFlags& flags,
+                                const std::string& group = "") {
+  law::Columns defaults;
+  if (form.size == law::SizeKind::kParameters) defaults.size = "params";
+  if (!group.empty()) defaults.group = group;
+  return law::parse_columns(flags.columns, defaults);
+}
 
 /// What a selection left out, each reason with its number of rows.
 struct Selection {
@@ -35,9 +46,8 @@ inline void add_row_flags(CLI::App& verb, RowFlags& flags) {
                 "leave out rows with S = 0, as the paper does");
 }
 
-/// Rows of all files under `columns`, with and without what the flags leave out.
-inline Selection select_rows(const RowFlags& flags, const law::Columns& columns) {
-  Csv rows = law::read_rows({flags.files.begin(), flags.files.end()});
+/// `rows` under `columns`, with and without what the flags leave out.
+inline Selection select_rows(Csv rows, const RowFlags& flags, const law::Columns& columns) {
   Selection selection;
   const auto say = [&selection](const std::string& what, std::size_t count) {
     selection.excluded.push_back({{"where", what}, {"rows", count}});

@@ -60,13 +60,6 @@ std::string fit_text(const std::string& title, const law::FitResult& result) {
   return text;
 }
 
-law::Columns columns_for(const law::Form& form, const Request& request) {
-  law::Columns defaults;
-  if (form.size == law::SizeKind::kParameters) defaults.size = "params";
-  if (!request.group.empty()) defaults.group = request.group;
-  return law::parse_columns(request.rows.columns, defaults);
-}
-
 std::string comparison_text(const std::string& title, const law::Comparison& comparison) {
   Table table({"form", "coefficients", "AICc", "BIC", "weight", "rmse", "cells out", "largest D",
                "largest size", "largest compute"});
@@ -106,8 +99,9 @@ void add_with_excluded(const Request& request, const Selection& selection, const
 void run(Session& session, const Request& request) {
   const law::Form& form = law::find_form(request.form);
   const bool grouped_by_column = !request.group.empty();
-  const law::Columns columns = columns_for(form, request);
-  const Selection selection = select_rows(request.rows, columns);
+  const law::Columns columns = columns_for(form, request.rows, request.group);
+  const Csv rows = request.rows.read();
+  const Selection selection = select_rows(rows, request.rows, columns);
   const law::Endpoints& table = selection.kept;
   if (grouped_by_column) table.csv.column(columns.group);  // throws when it is not there
   std::vector<std::string> groups = table.groups();
@@ -131,8 +125,8 @@ void run(Session& session, const Request& request) {
       std::vector<law::Candidate> candidates;
       for (const std::string& name : request.compare) {
         const law::Form& other = law::find_form(name);
-        candidates.push_back(
-            {&other, select_rows(request.rows, columns_for(other, request)).kept.points(group)});
+        const law::Columns own = columns_for(other, request.rows, request.group);
+        candidates.push_back({&other, select_rows(rows, request.rows, own).kept.points(group)});
       }
       const law::Comparison comparison = law::compare(candidates, request.fit);
       found["comparison"] = to_json(comparison);

@@ -69,10 +69,8 @@ void run(Session& session, const Request& request) {
     return;
   }
   const law::Form& form = law::find_form(request.form);
-  law::Columns defaults;
-  if (form.size == law::SizeKind::kParameters) defaults.size = "params";
   const Selection selection =
-      select_rows(request.rows, law::parse_columns(request.rows.columns, defaults));
+      select_rows(request.rows.read(), request.rows, columns_for(form, request.rows));
   const law::Endpoints& table = selection.kept;
   const auto reference = table.points(request.reference), target = table.points(request.target);
   options.progress = [&session](double done, double total) {

@@ -17,7 +17,8 @@ constexpr std::size_t kFolds = 10;
 constexpr double kHeldOutShare = 0.25;
 constexpr double kNearTie = 2;  // difference of AICc
 
-/// Mean square of the ln loss residuals of `rows` under the law fitted to the other rows.
+/// Sum of squared ln loss residuals of the rows left out, under the law fitted to the others; their
+/// number is added to `rows`.
 std::optional<double> held_out(const std::vector<Point>& points, const Form& form,
                                const FitOptions& options,
                                const std::function<bool(const Point&)>& left_out,

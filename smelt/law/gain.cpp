@@ -73,16 +73,17 @@ std::vector<double> draw_counts(const Philox& random, std::size_t draw, std::siz
 }
 
 /// Linear interpolation between order statistics (the usual definition, "type 7").
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(place);
+  const std::size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
 std::optional<Range> percentile_interval(std::vector<double> values, double confidence) {
   if (values.size() < 20) return std::nullopt;
   std::sort(values.begin(), values.end());
-  const auto at = [&](double share) {
-    const double place = share * static_cast<double>(values.size() - 1);
-    const auto low = static_cast<std::size_t>(place);
-    const std::size_t high = std::min(low + 1, values.size() - 1);
-    return values[low] + (place - static_cast<double>(low)) * (values[high] - values[low]);
-  };
-  return Range{at(0.5 * (1 - confidence)), at(0.5 * (1 + confidence))};
+  return Range{quantile(values, 0.5 * (1 - confidence)), quantile(values, 0.5 * (1 + confidence))};
 }
 
 double normal_cdf(double z) {
@@ -125,13 +126,7 @@ std::optional<Range> bca_interval(const std::vector<double>& draws, double estim
   if (!(low > 0 && high < 1 && low < high)) return percentile_interval(draws, confidence);
   std::vector<double> sorted = draws;
   std::sort(sorted.begin(), sorted.end());
-  const auto at = [&](double p) {
-    const double place = p * static_cast<double>(sorted.size() - 1);
-    const auto index = static_cast<std::size_t>(place);
-    const std::size_t next = std::min(index + 1, sorted.size() - 1);
-    return sorted[index] + (place - static_cast<double>(index)) * (sorted[next] - sorted[index]);
-  };
-  return Range{at(low), at(high)};
+  return Range{quantile(sorted, low), quantile(sorted, high)};
 }
 
 std::size_t name_units(std::vector<Arm*> arms, std::vector<const std::vector<Point>*> points,

@@ -260,6 +260,15 @@ double median_residual(const Problem& problem, const Objective& objective, const
   return *middle;
 }
 
+/// Unknowns that are neither held nor at a bound in a solution.
+std::vector<Eigen::Index> interior_unknowns(const Problem& problem, const Solution& solution) {
+  std::vector<Eigen::Index> interior;
+  for (std::size_t j = 0; j < solution.unknowns.size(); ++j) {
+    if (!problem.held[j] && !solution.at_bound[j]) interior.push_back(static_cast<Eigen::Index>(j));
+  }
+  return interior;
+}
+
 Vector to_vector(const std::vector<double>& values) {
   return Eigen::Map<const Eigen::VectorXd>(values.data(), static_cast<Eigen::Index>(values.size()));
 }
@@ -334,11 +343,7 @@ JacobianShape jacobian_shape(const Problem& problem, const Solution& solution) {
   const Form& form = *problem.form;
   const Objective objective(problem);
   const Vector u = to_vector(solution.unknowns);
-  std::vector<Eigen::Index> used;
-  for (Eigen::Index j = 0; j < u.size(); ++j) {
-    const auto at = static_cast<std::size_t>(j);
-    if (!problem.held[at] && !solution.at_bound[at]) used.push_back(j);
-  }
+  const std::vector<Eigen::Index> used = interior_unknowns(problem, solution);
   if (used.empty()) return {1, "", std::vector<double>(form.coefficients.size(), 0.0)};
   Eigen::MatrixXd jacobian = Eigen::MatrixXd::Zero(static_cast<Eigen::Index>(problem.x.size()),
                                                    static_cast<Eigen::Index>(used.size()));
@@ -383,11 +388,7 @@ std::vector<double> sandwich_errors(const Problem& problem, const Solution& solu
   const std::size_t p = form.coefficients.size(), terms = form.amplitudes;
   const Objective objective(problem);
   const Vector u = to_vector(solution.unknowns);
-  std::vector<Eigen::Index> used;
-  for (Eigen::Index j = 0; j < u.size(); ++j) {
-    const auto at = static_cast<std::size_t>(j);
-    if (!problem.held[at] && !solution.at_bound[at]) used.push_back(j);
-  }
+  const std::vector<Eigen::Index> used = interior_unknowns(problem, solution);
   const auto free = static_cast<Eigen::Index>(used.size());
   std::vector<double> errors(p, 0.0);
   if (free == 0) return errors;
