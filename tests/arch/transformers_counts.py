@@ -4,7 +4,7 @@
     python tests/arch/transformers_counts.py tests/data/arch/transformers_counts.json
 
 Each model is built on the meta device from a config.json; the file holds the config as transformers saves it and
-the sums over its tensors: all, those of the routed experts, and embedding with head and final norm.  Routing biases
+the sums over its tensors: all, those of the routed experts, and embedding with head and final norm; and its top-k.  Routing biases
 (buffers in transformers) are counted.  The published models' geometries are those of their config files.
 """
 import json
@@ -80,7 +80,7 @@ def counted(config):
     hf = AutoConfig.for_model(config.pop("model_type"), **config)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(hf)
-    sums = dict(total=0, routed=0, embedding=0)
+    sums = dict(total=0, routed=0, embedding=0, top_k=getattr(hf, "num_experts_per_tok", None) or 0)
     tensors = dict(model.named_parameters())  # a tied head comes once
     tensors |= {name: b for name, b in model.named_buffers() if "e_score_correction_bias" in name}
     for name, tensor in tensors.items():

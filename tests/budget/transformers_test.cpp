@@ -22,7 +22,7 @@ TEST(Transformers, EveryParameterIsCounted) {
     EXPECT_EQ(b.parameters_total_all(), total) << name;
     EXPECT_EQ(b.parameters_embedding, tables) << name;
     const double used = model.num_experts == 0 ? 1
-                                               : static_cast<double>(model.num_experts_per_tok) /
+                                               : row.at("top_k").get<double>() /
                                                      static_cast<double>(model.num_experts);
     EXPECT_NEAR(b.parameters_active_all(), total - routed * (1 - used), 1e-6 * total / 1e6) << name;
   }
