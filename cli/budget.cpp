@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cli/flags.h"
 #include "cli/verb.h"
 #include "smelt/arch/presets.h"
 #include "smelt/budget/paper_grid.h"
@@ -20,6 +21,7 @@ struct Options {
   double attended = budget::kPaperAttended, document_tokens = 0;
   std::int64_t row_length = 512;
   double context = 4096;
+  std::int64_t vocab_size = 0;
   budget::CacheType cache = budget::CacheType::kBf16;
   bool attended_given = false, paper = false;
 };
@@ -69,7 +71,8 @@ std::string describe(const arch::ModelConfig& model) {
   return text;
 }
 
-std::string terms_text(const budget::Budget& b, budget::CacheType cache) {
+/// Without a vocabulary nothing is said of embedding and head.
+std::string terms_text(const budget::Budget& b, budget::CacheType cache, bool vocabulary) {
   Table table({"per token or in all", "count"});
   const auto row = [&table](const std::string& name, double count) {
     table.add_row({name, with_commas(count)});
@@ -78,13 +81,15 @@ std::string terms_text(const budget::Budget& b, budget::CacheType cache) {
   row("parameters, total", b.parameters_total);
   row("parameters, active", b.parameters_active);
   row("weights executed (W)", b.parameters_executed);
-  row("embedding, head, final norm", b.parameters_embedding);
-  row("total with embedding", b.parameters_total_all());
-  row("active with embedding", b.parameters_active_all());
+  if (vocabulary) {
+    row("embedding, head, final norm", b.parameters_embedding);
+    row("total with embedding", b.parameters_total_all());
+    row("active with embedding", b.parameters_active_all());
+  }
   for (const auto& term : b.flops_terms) row("training FLOPs: " + term.name, term.count);
   row("training FLOPs, F", b.flops_per_token);
   row("forward FLOPs", b.flops_forward);
-  row("LM head FLOPs (outside F)", b.flops_head);
+  if (vocabulary) row("LM head FLOPs (outside F)", b.flops_head);
   row("6 x active (convention)", b.six_n);
   row(fmt::format("full context {:.0f} (convention)", b.context), b.full_context);
   const double bytes = b.kv_elements_per_token * budget::bytes_of(cache);
@@ -135,11 +140,16 @@ void run_paper(Session& session) {
 void run(Session& session, const Options& options) {
   if (options.paper) return run_paper(session);
   if (options.config.empty()) throw CLI::RequiredError("CONFIG (or --paper)");
-  const auto model = arch::find_model_config(options.config);
+  const auto find = [&options](const std::string& name) {
+    arch::ModelConfig found = arch::find_model_config(name);
+    if (options.vocab_size > 0) found.vocab_size = options.vocab_size;
+    return found;
+  };
+  const auto model = find(options.config);
   const auto [attended, attended_source] = attended_of(options);
   const auto counted = budget::count(model, attended, options.context);
   const auto control_config = options.control.empty() ? budget::fully_active(model)
-                                                      : arch::find_model_config(options.control);
+                                                      : find(options.control);
   const auto control = budget::count(control_config, attended, options.context);
   const double sparsity = budget::sparsity(counted, control);
   const std::string control_name =
@@ -150,14 +160,17 @@ void run(Session& session, const Options& options) {
   json["control"] = control_name;
   json["attended_source"] = attended_source;
   std::string text =
-      describe(model) + "\n" + terms_text(counted, options.cache) +
+      describe(model) + "\n" + terms_text(counted, options.cache, model.vocab_size > 0) +
       fmt::format("compute-equivalent sparsity {:.4f} (control: {})\n", sparsity, control_name) +
       fmt::format("attended positions {:.6g} per token ({})\n", attended, attended_source);
+  if (model.vocab_size == 0) {
+    text += "! the paper's vocabulary is not published: no embedding, no head (--vocab-size)\n";
+  }
   for (const std::string& feature : arch::beyond_engine(model)) {
     text += "! counted, not run by this program: " + feature + "\n";
   }
   if (!options.baseline.empty()) {
-    const auto base_model = arch::find_model_config(options.baseline);
+    const auto base_model = find(options.baseline);
     const auto base = budget::count(base_model, attended, options.context);
     const auto off = budget::mismatch(counted, base);
     json["baseline"] = budget::to_json(base, options.cache);
@@ -187,28 +200,29 @@ void add_budget(CLI::App& program, Session& session) {
                "  smelt budget --paper");
   auto options = std::make_shared<Options>();
   verb.add_option("CONFIG", options->config, "config.json of the model, or a preset");
-  verb.add_flag("--paper", options->paper,
-                "the paper's grid: every published figure beside the counted one");
   verb.add_option("--baseline", options->baseline, "model to compare with");
   verb.add_option("--control", options->control,
                   "fully active control of the sparsity (default: experts = top_k)");
+  verb.add_option("--vocab-size", options->vocab_size,
+                  "tokens in the vocabulary, over the config's")
+      ->check(within(1, 1e9));
   CLI::Option* attended =
       verb.add_option("--attended", options->attended, "mean attended positions per token")
-          ->check(CLI::Range(0.0, 1e12))
+          ->check(within(0.0, 1e12))
           ->capture_default_str();
   CLI::Option* documents = verb.add_option("--document-tokens", options->document_tokens,
                                            "the same, by documents of n tokens: (n + 1) / 2");
-  documents->check(CLI::Range(1.0, 1e12));
+  documents->check(within(1.0, 1e12));
   CLI::Option* store = verb.add_option("--store", options->store,
                                        "the same, measured in a token store (see --row-length)");
   attended->excludes(documents)->excludes(store);
   documents->excludes(store);
   verb.add_option("--row-length", options->row_length, "row length that the store is cut into")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(within(2, 1 << 30))
       ->capture_default_str();
   verb.add_option("--context", options->context,
                   "tokens of the full-context convention and of the cache per sequence")
-      ->check(CLI::Range(0.0, 1e12))
+      ->check(within(0.0, 1e12))
       ->capture_default_str();
   verb.add_option_function<std::string>(
           "--cache-type",
@@ -218,6 +232,13 @@ void add_budget(CLI::App& program, Session& session) {
           "type of the KV cache's elements")
       ->check(CLI::IsMember(enum_choices<budget::CacheType>()))
       ->default_str("bf16");
+  CLI::Option* paper =
+      verb.add_flag("--paper", options->paper,
+                    "the paper's grid: every published figure beside the counted one");
+  for (CLI::Option* other : verb.get_options()) {  // it has no say in the paper's grid
+    const std::string name = other->get_name();
+    if (other != paper && name != "--json" && name != "--help") paper->excludes(other);
+  }
   verb.callback([&session, options, attended] {
     options->attended_given = attended->count() > 0;
     run(session, *options);

@@ -169,7 +169,7 @@ void add_show(CLI::App& verb, Session& session) {
   show_verb
       .add_option("--row-length", arguments->row_length,
                   "row length for the mean of attended positions [tokens]")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->check(within(1, 1 << 30))
       ->capture_default_str();
   show_verb.callback([&session, arguments] { show(session, *arguments); });
 }

@@ -166,7 +166,7 @@ void add_fit(CLI::App& program, Session& session) {
       ->check(CLI::IsMember(law::form_names()));
   verb.add_option("--bootstrap", request->bootstrap, "bootstrap draws for intervals; 0 = none")
       ->capture_default_str()
-      ->check(CLI::Range(0, 1000000));
+      ->check(within(0, 1000000));
   add_flags(verb, request->fit);
   add_flags(verb, request->draws, "Options",
             [](std::string_view field) { return field == "draws"; });

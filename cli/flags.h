@@ -30,11 +30,22 @@ void parse_field(const std::string& text, T& value, const Field& field, Problems
     }
   } else {
     if (!CLI::detail::lexical_cast(text, value)) {
-      problems.add(std::string(field.name) + ": expected a number, got \"" + text + "\"");
+      problems.add(std::string(field.name) + ": expected a number, got \"" + clipped(text) + "\"");
       return;
     }
     check_field(field, value, problems, "");
   }
+}
+
+/// Accepts finite numbers from `min` to `max`; CLI::Range would let NaN pass.
+inline CLI::Validator within(double min, double max) {
+  const auto check = [min, max](const std::string& text) {
+    double value = 0;
+    const bool number = CLI::detail::lexical_cast(text, value);
+    if (number && value >= min && value <= max) return std::string();
+    return "expected " + range_text(min, max) + ", got " + clipped(text);
+  };
+  return {check, range_text(min, max), "within"};
 }
 
 inline std::string flag_name(const char* field) {
@@ -62,8 +73,8 @@ void add_flags(
       Problems problems("cli");
       check_field(field, number, problems, "");
       if (!problems.empty()) {
-        std::string line = problems.lines().front();
-        throw CLI::ValidationError(flag_name(field.name), line.substr(line.find(": ") + 2));
+        const std::string& message = problems.messages().front();
+        throw CLI::ValidationError(flag_name(field.name), message.substr(message.find(": ") + 2));
       }
     };
     if constexpr (std::is_enum_v<T>) {
@@ -126,15 +137,15 @@ void add_keyed_flag(CLI::App& verb, const std::string& flag, Options& options,
       if (equals == std::string::npos ||
           std::find(names.begin(), names.end(), name) == names.end()) {
         throw CLI::ValidationError(
-            flag, "expected NAME=VALUE with NAME " + join_choices(names) + ", got " + given);
+            flag, "expected NAME=VALUE with NAME " + join_choices(names) + ", got " + clipped(given));
       }
       Options::visit_fields(options, [&](const Field& field, auto& value) {
         if (key_of(field.name) != name) return;
         Problems problems("cli");
         parse_field(given.substr(equals + 1), value, field, problems);
         if (problems.empty()) return;
-        const std::string& line = problems.lines().front();
-        throw CLI::ValidationError(flag + " " + name, line.substr(line.find(": ") + 2));
+        const std::string& message = problems.messages().front();
+        throw CLI::ValidationError(flag + " " + name, message.substr(message.find(": ") + 2));
       });
     }
   };

@@ -79,7 +79,7 @@ void add_generate(CLI::App& program, Session& session) {
   prompt->excludes(file);
   add_flags(verb, options->generate);
   verb.add_option("--threads", options->threads, "threads (0 = all cores)")
-      ->check(CLI::Range(0, 1024));
+      ->check(within(0, 1024));
   verb.callback([&session, options] { run(session, *options); });
 }
 

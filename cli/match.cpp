@@ -2,6 +2,7 @@
 #include "smelt/budget/match.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <memory>
@@ -21,6 +22,7 @@ namespace {
 struct Options {
   std::string config, out, store;
   std::int64_t row_length = 512;
+  std::int64_t vocab_size = 0;
   bool paper = false;
   std::optional<budget::Ablation> ablation;
   budget::MatchOptions match;
@@ -145,18 +147,18 @@ void check_flags(const budget::MatchOptions& options) {
   Problems problems("cli");
   budget::validate(options, problems);
   if (problems.empty()) return;
-  std::string text;
-  for (const std::string& line : problems.lines()) {
-    text += (text.empty() ? "" : "; ") + line.substr(line.find("] ") + 2);
-  }
-  throw CLI::ValidationError(text);
+  throw CLI::ValidationError(fmt::format("{}", fmt::join(problems.messages(), "; ")));
 }
 
 void run(Session& session, Options options, bool attended_given) {
   check_flags(options.match);
   if (options.paper) return run_paper(session, options.match);
   if (options.config.empty()) throw CLI::RequiredError("CONFIG (or --paper)");
-  const arch::ModelConfig baseline = arch::find_model_config(options.config);
+  arch::ModelConfig baseline = arch::find_model_config(options.config);
+  if (options.vocab_size > 0) baseline.vocab_size = options.vocab_size;
+  if (baseline.vocab_size == 0 && !options.out.empty()) {
+    throw Error("cli", "--out needs --vocab-size: the paper's vocabulary is not published");
+  }
   std::string source = attended_given ? "as given" : "the paper's";
   if (!options.store.empty()) {
     options.match.attended =
@@ -193,19 +195,21 @@ void add_match(CLI::App& program, Session& session) {
                "  smelt match paper/200M-S85-baseline --ablate span");
   auto options = std::make_shared<Options>();
   verb.add_option("CONFIG", options->config, "config.json of the unlooped Baseline, or a preset");
-  verb.add_option("--out", options->out, "write the matched config.json here");
-  verb.add_flag("--paper", options->paper, "the paper's 12 sparse cells, its models beside ours");
-  verb.add_option_function<std::string>(
+  CLI::Option* out = verb.add_option("--out", options->out, "write the matched config.json here");
+  verb.add_option("--vocab-size", options->vocab_size,
+                  "tokens in the vocabulary, over the config's (no budget depends on it)")
+      ->check(within(1, 1e9));
+  CLI::Option* ablate = verb.add_option_function<std::string>(
           "--ablate",
           [options](const std::string& name) {
             options->ablation = enum_from<budget::Ablation>(name);
           },
-          "a grid of matched models around this Baseline (paper section 5)")
-      ->check(CLI::IsMember(enum_choices<budget::Ablation>()));
+          "a grid of matched models around this Baseline (paper section 5)");
+  ablate->check(CLI::IsMember(enum_choices<budget::Ablation>()));
   CLI::Option* store = verb.add_option("--store", options->store,
                                        "measure the attended positions in this token store");
   verb.add_option("--row-length", options->row_length, "row length that the store is cut into")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(within(2, 1 << 30))
       ->capture_default_str();
   add_flags(verb, options->match, "Options", is_keyed);
   add_keyed_flag(verb, "--multiple", options->match, "_multiple", "a size is a multiple of this");
@@ -216,6 +220,15 @@ void add_match(CLI::App& program, Session& session) {
   add_keyed_flag(verb, "--fix", options->match, "fix_", "a size that is given");
   CLI::Option* attended = verb.get_option("--attended");
   attended->excludes(store);
+  // An ablation sets these itself.
+  for (const char* name : {"--visits", "--span", "--depth"}) ablate->excludes(name);
+  ablate->excludes(out);
+  CLI::Option* paper = verb.add_flag("--paper", options->paper,
+                                     "the paper's 12 sparse cells, its models beside ours");
+  for (CLI::Option* other : {verb.get_option("CONFIG"), out, store, ablate}) {
+    paper->excludes(other);
+  }
+  for (const char* name : {"--row-length", "--vocab-size"}) paper->excludes(name);
   verb.callback([&session, options, attended] { run(session, *options, attended->count() > 0); });
 }
 

@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "cli/flags.h"
 #include "cli/verb.h"
 #include "smelt/core/table.h"
 #include "smelt/data/rows.h"
@@ -37,7 +39,7 @@ plan::Memory memory_of(const plan::StudyConfig& study, const arch::ModelConfig& 
                        const Options& options) {
   plan::MemoryOptions memory;
   const auto rows = (study.rows + options.devices - 1) / options.devices;
-  memory.tokens = static_cast<double>(rows * study.row_length);
+  memory.tokens = static_cast<double>(rows) * static_cast<double>(study.row_length);
   memory.recompute = options.recompute;
   memory.logits_chunk = options.logits_chunk;
   return plan::training_memory(model, memory);
@@ -51,14 +53,20 @@ double measured_throughput(const law::Endpoints& endpoints, const plan::StudyCon
   double flops = 0, seconds = 0;
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
     if (csv.rows[r][csv.column("step_seconds")].empty()) continue;
+    const double step_seconds = csv.number(r, csv.column("step_seconds"));
+    if (step_seconds <= 0) {
+      throw Error("plan",
+                  fmt::format("step_seconds: expected more than 0, got {}", step_seconds),
+                  csv.where(r));
+    }
     for (const plan::Cell& cell : plan.cells) {
       if (csv.rows[r][csv.column("cell")] != cell.name) continue;
       const auto arm = enum_from<plan::Arm>(csv.rows[r][csv.column("arch")]);
       if (!arm) continue;
       const budget::Budget& b = cell.budget(*arm);
       flops +=
-          (b.flops_per_token + b.flops_head) * static_cast<double>(study.rows * study.row_length);
-      seconds += csv.number(r, csv.column("step_seconds"));
+          (b.flops_per_token + b.flops_head) * static_cast<double>(study.rows) * static_cast<double>(study.row_length);
+      seconds += step_seconds;
     }
   }
   return seconds > 0 ? flops / seconds : 0;
@@ -130,14 +138,16 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
   plan::Noise noise = measured.value_or(plan::Noise{});
   if (options.sigma > 0) {
     noise.gap_deviation = options.sigma;
-    noise.words =
+    noise.deviation_words =
         fmt::format("a pair's gap varies by {:.4f} nats between seeds, as given", options.sigma);
   }
   if (!measured && options.sigma == 0) return {"", Json()};
-  if (!noise.gap_deviation) return {"! " + noise.words + "\n", {{"words", noise.words}}};
+  const std::string words =
+      noise.deviation_words + (noise.worth_words.empty() ? "" : "; " + noise.worth_words);
+  if (!noise.gap_deviation) return {"! " + words + "\n", {{"words", words}}};
   const std::size_t cells = plan.cells.size(), seeds = study.seeds.size();
-  Json json = {{"gap_deviation", *noise.gap_deviation}, {"words", noise.words}};
-  std::string text = noise.words + "\n";
+  Json json = {{"gap_deviation", *noise.gap_deviation}, {"words", words}};
+  std::string text = words + "\n";
   const auto gap = plan::detectable_gap(*noise.gap_deviation, cells, seeds);
   if (!gap) return {text + "one seed resolves nothing\n", json};
   json["detectable_gap"] = *gap;
@@ -153,9 +163,8 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
   text += '\n';
   if (options.gain > 0) {
     if (!noise.loss_per_efold) {
-      throw Error("plan",
-                  "--gain needs to know what compute is worth: give --endpoints with two "
-                  "horizons of a cell");
+      throw Error("plan", "--gain needs to know what compute is worth: " + noise.worth_words,
+                  options.endpoints);
     }
     const double wanted = plan::gap_of_gain(options.gain, *noise.loss_per_efold);
     const auto needed = plan::seeds_for_gap(wanted, *noise.gap_deviation, cells);
@@ -214,9 +223,12 @@ void run(Session& session, Options options) {
     if (!options.attended) attended = data::mean_attended(store, study.row_length);
     vocab_size = store.vocab_size();
   } else {
-    warn(session, fmt::format("no token store at {}: counted with {} attended positions and a "
-                              "vocabulary of {}",
-                              study.store.string(), attended, vocab_size));
+    const bool unnamed =
+        std::any_of(study.scales.begin(), study.scales.end(),
+                    [](const plan::Scale& scale) { return scale.baseline.vocab_size == 0; });
+    warn(session, fmt::format("no token store at {}: counted with {} attended positions{}",
+                              study.store.string(), attended,
+                              unnamed ? fmt::format(" and a vocabulary of {}", vocab_size) : ""));
   }
   const plan::Plan plan = plan::make_plan(study, attended, vocab_size);
   std::optional<plan::Noise> noise;
@@ -257,9 +269,11 @@ void run(Session& session, Options options) {
     grid.horizons = plan::horizons_for(grid, cells, options.budget);
     json["suggested_horizons"] = fields_to_json(grid.horizons);
     json["suggested_cells"] = cells.cells.size();
+    json["suggested_words"] = cells.words;
     text += fmt::format("{} FLOPs pay for this grid of {} cells x {} seeds:\n\n{}\n",
                         with_si(options.budget), cells.cells.size(), study.seeds.size(),
                         plan::to_toml(grid.scales, grid.horizons));
+    for (const std::string& line : cells.words) text += "! of this grid: " + line + "\n";
   }
   for (const std::string& line : plan.words) text += "! " + line + "\n";
   print_result(session, json, text);
@@ -277,15 +291,15 @@ void add_plan(CLI::App& program, Session& session) {
   verb.add_option("STUDY.toml", options->study, "study configuration")->required();
   verb.add_option("--attended", options->attended,
                   "mean attended positions per token (default: the token store's)")
-      ->check(CLI::Range(0.0, 1e12));
+      ->check(within(0.0, 1e12));
   verb.add_option("--flops-per-second", options->flops_per_second,
                   "sustained training throughput of one device (what a run occupies), for hours")
-      ->check(CLI::Range(1.0, 1e30));
+      ->check(within(1.0, 1e30));
   verb.add_option("--devices", options->devices, "devices a run's rows are spread over")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(within(1, 1e6))
       ->capture_default_str();
   verb.add_option("--price", options->price, "of one device for an hour, in your currency")
-      ->check(CLI::Range(0.0, 1e12));
+      ->check(within(0.0, 1e12));
   verb.add_option_function<std::string>(
           "--recompute",
           [options](const std::string& name) {
@@ -296,18 +310,20 @@ void add_plan(CLI::App& program, Session& session) {
       ->default_str("none");
   verb.add_option("--logits-chunk", options->logits_chunk,
                   "tokens whose logits exist at once (0 = all of a device's)")
-      ->check(CLI::Range(0.0, 1e12))
+      ->check(within(0.0, 1e12))
       ->capture_default_str();
-  verb.add_option("--endpoints", options->endpoints,
-                  "endpoints.csv of an earlier study: noise, what tokens are worth, throughput");
+  CLI::Option* endpoints =
+      verb.add_option("--endpoints", options->endpoints,
+                      "endpoints.csv of an earlier study: noise, what tokens are worth, throughput");
   verb.add_option("--sigma", options->sigma,
                   "deviation of a pair's loss gap between seeds, nats (over --endpoints')")
-      ->check(CLI::Range(1e-12, 1e6));
+      ->check(within(1e-12, 1e6));
   verb.add_option("--gain", options->gain,
-                  "compute saving to resolve, a share: seeds that it needs")
-      ->check(CLI::Range(1e-6, 0.999));
+                  "compute saving to resolve, a share: seeds that it needs (with --endpoints)")
+      ->needs(endpoints)
+      ->check(within(1e-6, 0.999));
   verb.add_option("--budget", options->budget, "FLOPs to spend: a grid that they pay for")
-      ->check(CLI::Range(1.0, 1e40));
+      ->check(within(1.0, 1e40));
   verb.callback([&session, options] { run(session, *options); });
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <memory>
 
+#include "cli/flags.h"
 #include "cli/verb.h"
 #include "smelt/core/table.h"
 #include "smelt/law/frontier.h"
@@ -114,7 +115,7 @@ void add_predict(CLI::App& program, Session& session) {
   verb.add_option("--tokens", request->tokens, "D, one or several")->delimiter(',');
   verb.add_option("--sparsity", request->sparsity, "S")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 0.999999));
+      ->check(within(0.0, 0.999999));
   verb.add_option("--compute", request->compute, "the frontier at these training FLOPs")
       ->delimiter(',');
   verb.callback([&session, request] { run(session, *request); });

@@ -124,12 +124,12 @@ void add_probe(CLI::App& program, Session& session) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   verb.add_option("--window", options->window, "most tokens of a document at once")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(within(2, 1 << 30))
       ->default_str("row length of the run");
   add_flags(verb, options->probe);
   verb.add_option("--out", options->out, "write the result as JSON to this file");
   verb.add_option("--threads", options->threads, "threads (0 = all cores)")
-      ->check(CLI::Range(0, 1024));
+      ->check(within(0, 1024));
   verb.callback([&session, options] { run(session, *options); });
 }
 

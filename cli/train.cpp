@@ -108,7 +108,7 @@ void add_train(CLI::App& program, Session& session) {
   verb.add_option("--out", options->out, "run folder (default: the folder of run.toml)");
   verb.add_option("--time-steps", options->time_steps,
                   "time this many steps of this geometry, alone, and write nothing")
-      ->check(CLI::Range(1, 1000000));
+      ->check(within(1, 1000000));
   verb.callback([&session, options] {
     watch_signals();
     std::filesystem::path file = options->run;

@@ -1,5 +1,6 @@
 // config.json → ModelConfig, for every model type of dialects.h.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <set>
 
@@ -10,42 +11,41 @@
 namespace smelt::arch {
 namespace {
 
+constexpr std::int64_t kMostWidth = 1'000'000'000;
+constexpr std::int64_t kMostLayers = 1'000'000;
+
 /// Keys that no count and no result depends on.
-constexpr const char* kHarmless[] = {"_name_or_path",
-                                     "architectures",
-                                     "attn_implementation",
-                                     "auto_map",
-                                     "aux_loss_alpha",
-                                     "bos_token_id",
-                                     "chunk_size_feed_forward",
-                                     "dtype",
-                                     "eos_token_id",
-                                     "ep_size",
-                                     "id2label",
-                                     "initializer_range",
-                                     "is_encoder_decoder",
-                                     "label2id",
-                                     "max_window_layers",
-                                     "name_or_path",
-                                     "num_nextn_predict_layers",
-                                     "output_attentions",
-                                     "output_hidden_states",
-                                     "output_router_logits",
-                                     "pad_token_id",
-                                     "problem_type",
-                                     "qk_head_dim",
-                                     "return_dict",
-                                     "router_aux_loss_coef",
-                                     "seq_aux",
-                                     "tokenizer_class",
-                                     "torch_dtype",
-                                     "transformers_version",
-                                     "use_cache"};
+constexpr const char* kHarmless[] = {
+    "_name_or_path", "_attn_implementation_autoset", "architectures", "attn_implementation",
+    "auto_map", "aux_loss_alpha", "bos_token_id", "chunk_size_feed_forward", "dtype",
+    "eos_token_id", "ep_size", "id2label", "initializer_range", "is_encoder_decoder", "label2id",
+    "max_sequence_length", "max_window_layers", "name_or_path", "num_nextn_predict_layers",
+    "output_attentions", "output_hidden_states", "output_router_logits", "pad_token_id",
+    "pretraining_tp", "problem_type", "qk_head_dim", "return_dict", "router_aux_loss_coef",
+    "seq_aux", "tokenizer_class", "torch_dtype", "transformers_version", "unsloth_fixed",
+    "unsloth_version", "use_cache",
+    // What older transformers wrote into every config …
+    "decoder_start_token_id", "finetuning_task", "prefix", "pruned_heads", "sep_token_id",
+    "task_specific_params", "tf_legacy_loss", "tie_encoder_decoder", "torchscript",
+    "use_bfloat16",
+    // … and how text is to be drawn.
+    "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping",
+    "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
+    "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
+    "num_beam_groups", "num_beams", "num_return_sequences", "output_scores",
+    "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "suppress_tokens",
+    "temperature", "top_k", "top_p", "typical_p"};
 
 /// Keys that change results but no count: kept, and what they ask for is not run (beyond_engine).
-constexpr const char* kNotCounted[] = {
-    "n_group",      "quantization_config",   "rope_interleave", "rope_scaling",
-    "scoring_func", "routed_scaling_factor", "topk_group",      "topk_method"};
+constexpr const char* kNotCounted[] = {"dual_chunk_attention_config",
+                                       "n_group",
+                                       "quantization_config",
+                                       "rope_interleave",
+                                       "rope_scaling",
+                                       "scoring_func",
+                                       "routed_scaling_factor",
+                                       "topk_group",
+                                       "topk_method"};
 
 /// Keys that change the arithmetic unless they have one of these values.
 struct OnlyAs {
@@ -56,8 +56,9 @@ struct OnlyAs {
 std::vector<OnlyAs> only_as() {
   return {{"hidden_act", {"silu", "swish"}}, {"attention_dropout", {0, 0.0}},
           {"clip_qkv", {nullptr}},           {"router_jitter_noise", {0, 0.0}},
-          {"moe_layer_freq", {1}},           {"pretraining_tp", {1}},
-          {"decoder_sparse_step", {1}},      {"use_sliding_window", {false}}};
+          {"moe_layer_freq", {1}},           {"decoder_sparse_step", {1}},
+          {"use_sliding_window", {false}},   {"is_decoder", {false}},
+          {"add_cross_attention", {false}},  {"cross_attention_hidden_size", {nullptr}}};
 }
 
 bool is_among(const char* const* begin, const char* const* end, const std::string& key) {
@@ -75,6 +76,7 @@ class Reader {
                               [this](const Field& f, auto& value) { read_value(f.name, value); });
     read_expert_alias(config);
     check_required(config);
+    check_vocabulary(config);
     derive(config);
     read_rope_parameters(config);
     read_loop(config);
@@ -89,7 +91,7 @@ class Reader {
     dialect_ = type.is_string() ? find_dialect(type.get<std::string>()) : nullptr;
     if (!dialect_) {
       problems_.add("model_type: expected " + join_choices(dialect_names()) + ", got " +
-                    type.dump());
+                    shown(type));
       return false;
     }
     defaults_ = Json::parse(dialect_->defaults);
@@ -119,7 +121,9 @@ class Reader {
   }
 
   void read_value(const std::string& key, std::int64_t& value) {
-    const Json& found = find(key);
+    read_integer(theirs(key), find(key), value);
+  }
+  void read_integer(const std::string& name, const Json& found, std::int64_t& value) {
     if (found.is_null()) return;
     if (found.is_number_unsigned()) {  // the range check says what is too large
       value = static_cast<std::int64_t>(std::min<std::uint64_t>(
@@ -127,7 +131,7 @@ class Reader {
     } else if (found.is_number_integer()) {
       value = found.get<std::int64_t>();
     } else {
-      problems_.add(theirs(key) + ": expected an integer, got " + found.dump());
+      problems_.add(name + ": expected an integer, got " + shown(found));
     }
   }
   void read_value(const std::string& key, double& value) {
@@ -136,7 +140,7 @@ class Reader {
     if (found.is_number()) {
       value = found.get<double>();
     } else {
-      problems_.add(theirs(key) + ": expected a number, got " + found.dump());
+      problems_.add(theirs(key) + ": expected a number, got " + shown(found));
     }
   }
   void read_value(const std::string& key, bool& value) {
@@ -145,7 +149,7 @@ class Reader {
     if (found.is_boolean()) {
       value = found.get<bool>();
     } else {
-      problems_.add(theirs(key) + ": expected true or false, got " + found.dump());
+      problems_.add(theirs(key) + ": expected true or false, got " + shown(found));
     }
   }
   void read_value(const std::string& key, std::vector<std::int64_t>& value) {
@@ -157,33 +161,34 @@ class Reader {
     if (whole) {
       value = found.get<std::vector<std::int64_t>>();
     } else {
-      problems_.add(theirs(key) + ": expected a list of integers, got " + found.dump());
+      problems_.add(theirs(key) + ": expected a list of integers, got " + shown(found));
     }
   }
 
-  /// An integer that only some types have, under their name; 0 when it is null or nowhere.
-  std::int64_t extra(const std::string& name, std::int64_t otherwise) {
+  /// An integer that only some types have, under their name; `otherwise` when it is nowhere or out
+  /// of range.
+  std::int64_t extra(const Field& field, std::int64_t otherwise) {
     std::int64_t value = otherwise;
-    if (defaults_.contains(name)) read_value(name, value);
-    return value;
+    if (!defaults_.contains(field.name)) return otherwise;
+    read_value(field.name, value);
+    const std::size_t before = problems_.lines().size();
+    check_field(field, value, problems_, problems_.where());
+    return problems_.lines().size() == before ? value : otherwise;
   }
 
-  /// Newer transformers write "num_local_experts" for "num_experts".
+  /// Newer transformers write "num_local_experts" for the number of experts of any type.
   void read_expert_alias(ModelConfig& config) {
     const char* alias = "num_local_experts";
-    if (theirs("num_experts") != "num_experts" || implied_.contains("num_experts") ||
-        !json_.contains(alias)) {
-      return;
-    }
+    const std::string name = theirs("num_experts");
+    if (name == alias || implied_.contains("num_experts") || !json_.contains(alias)) return;
     read_.insert(alias);
-    const Json& found = json_.at(alias);
-    if (!found.is_number_integer()) {
-      problems_.add(std::string(alias) + ": expected an integer, got " + found.dump());
-    } else if (!json_.contains("num_experts")) {
-      config.num_experts = found.get<std::int64_t>();
-    } else if (found.get<std::int64_t>() != config.num_experts) {
-      problems_.add("num_local_experts and num_experts differ: " + found.dump() + " and " +
-                    std::to_string(config.num_experts));
+    std::int64_t experts = config.num_experts;
+    read_integer(alias, json_.at(alias), experts);
+    if (!json_.contains(name)) {
+      config.num_experts = experts;
+    } else if (experts != config.num_experts) {
+      problems_.add(std::string(alias) + " and " + name + " differ: " + shown(json_.at(alias)) +
+                    " and " + std::to_string(config.num_experts));
     }
   }
 
@@ -201,6 +206,13 @@ class Reader {
     require(dense ? "intermediate_size" : "moe_intermediate_size");
   }
 
+  /// 0 means "not named" to a study, but not in a model's own file.
+  void check_vocabulary(const ModelConfig& config) {
+    if (config.vocab_size == 0 && json_.contains("vocab_size")) {
+      problems_.add("vocab_size: expected at least 1, got 0");
+    }
+  }
+
   /// What one key says by way of another.
   void derive(ModelConfig& config) {
     if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
@@ -211,12 +223,12 @@ class Reader {
     } else if (config.head_dim == 0 && config.num_attention_heads > 0) {
       config.head_dim = config.hidden_size / config.num_attention_heads;
     }
-    config.shared_expert_intermediate_size +=
-        extra("n_shared_experts", 0) * config.moe_intermediate_size;
+    add_shared_experts(config);
+    derive_dense_layers(config);
     if (config.num_experts == 0) {
       config.num_experts_per_tok = config.moe_intermediate_size = 0;
-    } else {
-      derive_dense_layers(config);
+      config.shared_expert_intermediate_size = 0;
+      config.shared_expert_gate = config.router_bias = false;
     }
     // Without a dense layer the width of one says nothing.
     if (config.num_experts > 0 && config.mlp_only_layers.empty() &&
@@ -228,20 +240,50 @@ class Reader {
     }
   }
 
-  void derive_dense_layers(ModelConfig& config) {
-    const std::int64_t sparse_step = extra("decoder_sparse_step", 1);
-    const std::int64_t dense_first = extra("first_k_dense_replace", 0);
-    if (sparse_step < 1) {
-      problems_.add("decoder_sparse_step: expected at least 1, got " + std::to_string(sparse_step));
+  /// DeepSeek gives their number, each as wide as a routed expert.
+  void add_shared_experts(ModelConfig& config) {
+    const std::int64_t shared = extra({"n_shared_experts", "", "", 0, 1e6}, 0);
+    const std::int64_t width = config.moe_intermediate_size;
+    if (shared == 0 || width < 0 || width > kMostWidth) return;  // the range check speaks
+    if (shared * width > kMostWidth) {
+      problems_.add("n_shared_experts: expected at most " + std::to_string(kMostWidth / width) +
+                    " of width " + std::to_string(width) + ", got " + std::to_string(shared));
       return;
     }
-    if (sparse_step == 1 && dense_first == 0) return;
-    std::set<std::int64_t> dense(config.mlp_only_layers.begin(), config.mlp_only_layers.end());
-    const std::int64_t layers = std::min<std::int64_t>(config.num_hidden_layers, 1'000'000);
-    for (std::int64_t layer = 0; layer < layers; ++layer) {
-      if (layer < dense_first || (layer + 1) % sparse_step != 0) dense.insert(layer);
+    config.shared_expert_intermediate_size += shared * width;
+  }
+
+  /// A list of layers, a first so-many, or all but every n-th are dense; a model whose layers all
+  /// are has no experts.
+  void derive_dense_layers(ModelConfig& config) {
+    if (config.num_experts == 0) {
+      config.mlp_only_layers.clear();
+      return;
     }
-    config.mlp_only_layers.assign(dense.begin(), dense.end());
+    auto& layers = config.mlp_only_layers;
+    std::sort(layers.begin(), layers.end());
+    const std::int64_t sparse_step = extra({"decoder_sparse_step", "", "", 1, 1e6}, 1);
+    const std::int64_t dense_first =
+        extra({"first_k_dense_replace", "", "", 0, static_cast<double>(config.num_hidden_layers)},
+              0);
+    if (sparse_step > 1 || dense_first > 0) {
+      std::vector<std::int64_t> implied;
+      const std::int64_t count = std::min(config.num_hidden_layers, kMostLayers);
+      for (std::int64_t layer = 0; layer < count; ++layer) {
+        if (layer < dense_first || (layer + 1) % sparse_step != 0) implied.push_back(layer);
+      }
+      std::vector<std::int64_t> all;
+      std::set_union(layers.begin(), layers.end(), implied.begin(), implied.end(),
+                     std::back_inserter(all));
+      layers = std::move(all);
+    }
+    const bool every = static_cast<std::int64_t>(layers.size()) == config.num_hidden_layers &&
+                       !layers.empty() && layers.front() == 0 &&
+                       std::adjacent_find(layers.begin(), layers.end()) == layers.end() &&
+                       layers.back() == config.num_hidden_layers - 1;
+    if (!every) return;
+    layers.clear();
+    config.num_experts = 0;
   }
 
   /// Newer transformers write {"rope_type": "default", "rope_theta": …} instead of "rope_theta".
@@ -251,7 +293,7 @@ class Reader {
     const Json& rope = json_.at("rope_parameters");
     if (!rope.is_object() || (rope.contains("rope_theta") && !rope.at("rope_theta").is_number())) {
       problems_.add("rope_parameters: expected an object with a number \"rope_theta\", got " +
-                    rope.dump());
+                    shown(rope));
       return;
     }
     if (rope.contains("rope_theta")) config.rope_theta = rope.at("rope_theta").get<double>();
@@ -266,7 +308,7 @@ class Reader {
     if (!json_.contains("loop") || json_.at("loop").is_null()) return;
     const Json& json = json_.at("loop");
     if (!json.is_object()) {
-      problems_.add("loop: expected an object, got " + json.dump());
+      problems_.add("loop: expected an object, got " + shown(json));
       return;
     }
     Loop loop;
@@ -276,7 +318,7 @@ class Reader {
         value = json.at(name).get<std::int64_t>();
       } else {
         problems_.add(std::string("loop.") + name + ": expected an integer, got " +
-                      json.at(name).dump());
+                      shown(json.at(name)));
       }
     };
     for (const char* name : {"first", "last"}) {
@@ -291,7 +333,7 @@ class Reader {
         loop.residual_scale = json.at("residual_scale").get<double>();
       } else {
         problems_.add("loop.residual_scale: expected a number, got " +
-                      json.at("residual_scale").dump());
+                      shown(json.at("residual_scale")));
       }
     }
     for (const auto& [key, value] : json.items()) {
@@ -304,9 +346,14 @@ class Reader {
 
   void read_rest(ModelConfig& config) {
     check_windows(config);
+    check_rope_scaling();
     const std::vector<OnlyAs> only = only_as();
+    const Json computed = fields_to_json(config);
     for (const auto& [key, value] : json_.items()) {
       if (read_.contains(key)) continue;
+      // A key that this type does not have, with the value that it has without it.
+      const std::string own = key == "use_qk_norm" ? "qk_norm" : key;
+      if (computed.contains(own) && computed.at(own) == value) continue;
       const auto known = std::find_if(only.begin(), only.end(),
                                       [&k = key](const OnlyAs& entry) { return k == entry.key; });
       const bool allowed =
@@ -315,13 +362,17 @@ class Reader {
       if (allowed || is_among(std::begin(kHarmless), std::end(kHarmless), key) ||
           is_among(std::begin(kNotCounted), std::end(kNotCounted), key)) {
         config.kept[key] = value;
+      } else if (computed.contains(own)) {
+        problems_.add("key \"" + clipped(key) + "\" changes the arithmetic; model_type " +
+                      dialect_->model_type + " computes " + shown(computed.at(own)) + ", got " +
+                      shown(value));
       } else if (known == only.end()) {
         const std::string guess = nearest(key, {read_.begin(), read_.end()});
-        problems_.add("unknown key \"" + key + "\"" +
+        problems_.add("unknown key \"" + clipped(key) + "\"" +
                       (guess.empty() ? "" : "; did you mean \"" + guess + "\"?"));
       } else {
         problems_.add("key \"" + key + "\" changes the arithmetic; only " +
-                      known->values.front().dump() + " is understood, got " + value.dump());
+                      shown(known->values.front()) + " is understood, got " + shown(value));
       }
     }
   }
@@ -329,23 +380,44 @@ class Reader {
   /// A window in use cuts the cache and the attention's FLOPs.
   void check_windows(ModelConfig& config) {
     read_.insert({"layer_types", "sliding_window"});
-    for (const Json& type : json_.value("layer_types", Json::array())) {
-      if (type == Json("full_attention")) continue;
-      problems_.add(
-          "key \"layer_types\" changes the arithmetic; only \"full_attention\" is "
-          "understood, got " +
-          type.dump());
-      break;
-    }
+    check_layer_types(config);
     if (!json_.contains("sliding_window")) return;
     const Json& window = json_.at("sliding_window");
+    config.kept["sliding_window"] = window;
+    if (window.is_null()) return;
     const Json used =
         json_.value("use_sliding_window", defaults_.value("use_sliding_window", Json(true)));
-    if (!window.is_null() && used != Json(false)) {
+    if (used == Json(false)) {
+      config.kept["use_sliding_window"] = false;  // not every type has it off by default
+    } else {
       problems_.add("key \"sliding_window\" changes the arithmetic; only null is understood, got " +
-                    window.dump());
+                    shown(window));
     }
-    config.kept["sliding_window"] = window;
+  }
+
+  void check_layer_types(const ModelConfig& config) {
+    const Json types = json_.value("layer_types", Json());
+    if (types.is_null()) return;
+    if (!types.is_array() ||
+        static_cast<std::int64_t>(types.size()) != config.num_hidden_layers) {
+      problems_.add("layer_types: expected a list of num_hidden_layers = " +
+                    std::to_string(config.num_hidden_layers) + " names, got " + shown(types));
+      return;
+    }
+    for (const Json& type : types) {
+      if (type == Json("full_attention")) continue;
+      problems_.add(
+          "key \"layer_types\" changes the arithmetic; only \"full_attention\" is understood, "
+          "got " +
+          shown(type));
+      break;
+    }
+  }
+
+  void check_rope_scaling() {
+    const Json scaling = json_.value("rope_scaling", Json());
+    if (scaling.is_null() || scaling.is_object()) return;
+    problems_.add("rope_scaling: expected an object or null, got " + shown(scaling));
   }
 
   const Json& json_;

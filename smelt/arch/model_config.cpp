@@ -1,6 +1,8 @@
 #include "smelt/arch/model_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string_view>
 
 namespace smelt::arch {
@@ -44,10 +46,19 @@ void validate(const ModelConfig& config, Problems& problems) {
   if (config.num_experts == 0 || !config.mlp_only_layers.empty()) {
     positive("intermediate_size", config.intermediate_size, " (a feed-forward is dense)");
   }
-  for (const std::int64_t layer : config.mlp_only_layers) {
+  const auto& dense = config.mlp_only_layers;
+  if (!std::is_sorted(dense.begin(), dense.end(), std::less_equal<>())) {
+    problems.add("mlp_only_layers: expected rising layers, each once");
+  }
+  if (config.num_experts > 0 && !dense.empty() &&
+      static_cast<std::int64_t>(dense.size()) >= config.num_hidden_layers) {
+    problems.add("mlp_only_layers: every layer is dense, which num_experts = 0 says");
+  }
+  for (const std::int64_t layer : dense) {
     if (layer < 0 || layer >= config.num_hidden_layers) {
       problems.add("mlp_only_layers: expected layers from 0 to " +
                    number(config.num_hidden_layers - 1) + ", got " + number(layer));
+      break;
     }
   }
   if (config.latent()) {
@@ -61,7 +72,10 @@ void validate(const ModelConfig& config, Problems& problems) {
                  number(config.num_hidden_layers) + ", got " + number(loop.first) + " to " +
                  number(loop.last));
   }
-  if (loop.visits < 1) problems.add("loop.visits: expected at least 1, got " + number(loop.visits));
+  if (loop.visits < 1 || loop.visits > Loop::kMostVisits) {
+    problems.add("loop.visits: expected 1 to " + number(Loop::kMostVisits) + ", got " +
+                 number(loop.visits));
+  }
   if (!std::isfinite(loop.residual_scale) || loop.residual_scale <= 0) {
     problems.add("loop.residual_scale: expected a positive number, got " +
                  Json(loop.residual_scale).dump());
@@ -83,6 +97,7 @@ std::vector<std::string> beyond_engine(const ModelConfig& config) {
            config.kept.at(key) != nothing;
   };
   add(asks("rope_scaling", nullptr) || asks("rope_parameters", nullptr), "scaled rotary angles");
+  add(asks("dual_chunk_attention_config", nullptr), "attention in chunks");
   add(asks("quantization_config", nullptr), "quantized weights");
   add(asks("scoring_func", "softmax") || asks("topk_method", "greedy") || asks("n_group", 1) ||
           asks("topk_group", 1) || asks("routed_scaling_factor", 1.0),

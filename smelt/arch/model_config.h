@@ -23,6 +23,7 @@ namespace smelt::arch {
 
 /// A span of physical layers that runs `visits` times, start to end each time.
 struct Loop {
+  static constexpr std::int64_t kMostVisits = 64;
   std::int64_t first = 1;  // 1-based, inclusive
   std::int64_t last = 1;   // 1-based, inclusive
   std::int64_t visits = 2;
@@ -32,7 +33,7 @@ struct Loop {
 };
 
 struct ModelConfig {
-  std::int64_t vocab_size = 0;
+  std::int64_t vocab_size = 0;  // 0: not named; the token store's in a study
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;  // physical layers
   std::int64_t num_attention_heads = 0;
@@ -50,7 +51,7 @@ struct ModelConfig {
 
   // What other model types have; counted and matched, but not run (beyond_engine).
   std::int64_t intermediate_size = 0;                // width of a dense feed-forward
-  std::vector<std::int64_t> mlp_only_layers;         // 0-based layers with a dense feed-forward
+  std::vector<std::int64_t> mlp_only_layers;         // 0-based, rising: dense feed-forward
   std::int64_t shared_expert_intermediate_size = 0;  // all shared experts together
   bool shared_expert_gate = false;                   // the shared experts have a gate of their own
   bool router_bias = false;                          // one number per expert
@@ -71,8 +72,8 @@ struct ModelConfig {
 
   bool latent() const { return kv_lora_rank > 0; }
   bool dense(std::int64_t layer) const {
-    return num_experts == 0 || std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) !=
-                                   mlp_only_layers.end();
+    return num_experts == 0 ||
+           std::binary_search(mlp_only_layers.begin(), mlp_only_layers.end(), layer);
   }
   std::int64_t query_width() const { return num_attention_heads * head_dim; }
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
@@ -91,7 +92,8 @@ struct ModelConfig {
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     constexpr double kMost = 1e9;  // the product of two sizes still fits 64 bits
-    visit(Field{"vocab_size", "tokens in the vocabulary", "", 1, kMost}, self.vocab_size);
+    visit(Field{"vocab_size", "tokens in the vocabulary; 0: the token store's", "", 0, kMost},
+          self.vocab_size);
     visit(Field{"hidden_size", "width of the residual stream", "", 1, kMost}, self.hidden_size);
     visit(Field{"num_hidden_layers", "physical layers", "", 1, 1e6}, self.num_hidden_layers);
     visit(Field{"num_attention_heads", "query heads", "", 1, kMost}, self.num_attention_heads);

@@ -55,7 +55,6 @@ std::optional<ModelConfig> preset(const std::string& name) {
   for (const PaperCell& cell : kPaperCells) {
     if (name != kPrefix + std::string(cell.name)) continue;
     ModelConfig model;
-    model.vocab_size = 1;
     model.hidden_size = cell.hidden;
     model.num_hidden_layers = cell.layers;
     model.num_attention_heads = cell.heads;

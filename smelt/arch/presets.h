@@ -17,7 +17,7 @@ namespace smelt::arch {
 std::vector<std::string> preset_names();
 
 /// Nothing when the name is none of them.  The paper's vocabulary is not published: `vocab_size` is
-/// 1, and no count of its grid depends on it.  Its counts leave q/k norms out.
+/// 0, and no count of its grid depends on it.  Its counts leave q/k norms out.
 std::optional<ModelConfig> preset(const std::string& name);
 
 /// A preset by its name, else the config.json at that path.  Throws Error; for a name that starts

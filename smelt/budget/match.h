@@ -32,15 +32,15 @@ struct MatchOptions {
   double tolerance_kv_cache = 0.01;
   double tolerance_kv_cache_wide = 0.02;  // when nothing fits, and for other KV head counts
 
-  std::int64_t head_dim_multiple = 2;           // of the cached vector in latent attention
-  std::optional<std::int64_t> hidden_multiple;  // default 8, below hidden 512: 2
+  std::optional<std::int64_t> head_dim_multiple;  // default 2; of a latent vector 16
+  std::optional<std::int64_t> hidden_multiple;    // default 8, below hidden 512: 2
   std::optional<std::int64_t> expert_width_multiple;
   std::optional<std::int64_t> experts_multiple;  // default 4, below hidden 512: 1
   std::optional<std::int64_t> heads_multiple;    // besides being a multiple of the KV heads
   std::int64_t kv_heads_multiple = 1;            // the tensor-parallel degree, say
   std::optional<std::int64_t> max_experts;
 
-  // Natural geometries, as ratios to the Baseline's: lowest and highest.
+  // Natural geometries, as ratios to the Baseline's: lowest and highest.  A fixed size is not bound.
   std::vector<double> bounds_hidden = {0.5, 1};
   std::vector<double> bounds_head_dim = {0.5, 2};
   std::vector<double> bounds_group = {0.5, 2};         // heads per KV head
@@ -54,6 +54,7 @@ struct MatchOptions {
   std::optional<std::int64_t> fix_head_dim;
   std::optional<std::int64_t> fix_num_experts;
   std::optional<std::int64_t> fix_moe_intermediate_size;
+  std::optional<std::int64_t> fix_intermediate_size;  // of dense feed-forwards
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -74,13 +75,15 @@ struct MatchOptions {
     visit(Field{"tolerance_kv_cache_wide",
                 "the same when nothing fits, and with another number of KV heads", "", 0, 1},
           self.tolerance_kv_cache_wide);
-    visit(Field{"head_dim_multiple", "head size is a multiple of this (even)", "", 2, 1024},
+    visit(Field{"head_dim_multiple",
+                "head size is a multiple of this (even; default 2, of a latent vector 16)", "", 2,
+                4096},
           self.head_dim_multiple);
-    visit(Field{"hidden_multiple", "hidden size is a multiple of this", "", 1, 4096},
+    visit(Field{"hidden_multiple", "hidden size is a multiple of this (default 8, below 512: 2)", "", 1, 4096},
           self.hidden_multiple);
     visit(Field{"expert_width_multiple", "expert width is a multiple of this", "", 1, 4096},
           self.expert_width_multiple);
-    visit(Field{"experts_multiple", "number of experts is a multiple of this", "", 1, 4096},
+    visit(Field{"experts_multiple", "number of experts is a multiple of this (default 4)", "", 1, 4096},
           self.experts_multiple);
     visit(Field{"heads_multiple", "number of query heads is a multiple of this", "", 1, 4096},
           self.heads_multiple);
@@ -107,10 +110,12 @@ struct MatchOptions {
     visit(Field{"fix_num_experts", "the number of experts", "", 1, 1e9}, self.fix_num_experts);
     visit(Field{"fix_moe_intermediate_size", "the width of an expert", "", 1, 1e9},
           self.fix_moe_intermediate_size);
+    visit(Field{"fix_intermediate_size", "the width of a dense feed-forward", "", 1, 1e9},
+          self.fix_intermediate_size);
   }
 };
 
-/// A candidate with what it gives up.
+/// A geometry with what it gives up.
 struct Match {
   arch::ModelConfig config;
   Budget budget;
@@ -123,15 +128,20 @@ struct MatchResult {
   Budget baseline_budget;
   Match best;
   bool within_tolerance = false;
-  std::vector<Match> alternatives;  // Pareto set of the three mismatches and the distance
+  /// Pareto set of the three mismatches and the distance; outside the tolerances, what meets two of
+  /// the three budgets.
+  std::vector<Match> alternatives;
   std::vector<std::string> words;   // what cannot be met, what to loosen, an odd head size
 };
 
 /// Adds a problem per option out of range or inconsistent.
 void validate(const MatchOptions& options, Problems& problems);
 
-/// Throws Error when the Baseline is looped, or the span or depth does not fit; no fitting geometry
-/// is a result (`within_tolerance` false), not an error.
+/// Throws Error with every problem of the Baseline and the options: a looped Baseline, a span or
+/// depth that does not fit, options for sizes that this kind of model does not have, fixed sizes
+/// that contradict a multiple; and when not one geometry is inside the bounds.  No geometry inside
+/// the tolerances is a result (`within_tolerance` false): the one with the smallest worst mismatch,
+/// or of a dense Baseline the one that meets FLOPs and KV cache.
 MatchResult match(const arch::ModelConfig& baseline, const MatchOptions& options);
 
 /// Schema "smelt.match/1".

@@ -103,7 +103,7 @@ double Csv::number(std::size_t row, std::size_t column) const {
       !std::isfinite(value)) {
     throw Error("core",
                 "column \"" + header[column] + "\": expected a finite number, got \"" +
-                    rows[row][column] + "\"",
+                    clipped(rows[row][column]) + "\"",
                 where(row));
   }
   return value;

@@ -49,6 +49,7 @@ void Problems::add(std::string_view message) {
 
 void Problems::add(std::string_view message, std::string_view where) {
   lines_.push_back(format_line(folder_, message, where));
+  messages_.emplace_back(message);
 }
 
 void Problems::throw_if_any() const {
@@ -67,6 +68,17 @@ std::string nearest(std::string_view word, const std::vector<std::string>& choic
     }
   }
   return best;
+}
+
+std::string clipped(std::string_view text) {
+  constexpr std::size_t kMost = 80;
+  if (text.size() <= kMost) return std::string(text);
+  std::size_t end = kMost;
+  const auto continues = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
+  };
+  while (end > 0 && continues(end)) --end;
+  return std::string(text.substr(0, end)) + "…";
 }
 
 std::string join_choices(const std::vector<std::string>& choices) {

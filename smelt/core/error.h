@@ -34,17 +34,22 @@ class Problems {
   const std::string& where() const { return where_; }
   bool empty() const { return lines_.empty(); }
   const std::vector<std::string>& lines() const { return lines_; }
+  /// The lines as they were added: without folder and place.
+  const std::vector<std::string>& messages() const { return messages_; }
   /// Throws Error with all lines; does nothing when there are none.
   void throw_if_any() const;
 
  private:
   std::string folder_;
   std::string where_;
-  std::vector<std::string> lines_;
+  std::vector<std::string> lines_, messages_;
 };
 
 /// The nearest of `choices` to `word` when it is near enough to be a typing error, else "".
 std::string nearest(std::string_view word, const std::vector<std::string>& choices);
+
+/// `text` as an error message quotes it: at most 80 bytes, whole UTF-8 characters, "…" where more was.
+std::string clipped(std::string_view text);
 
 /// "a, b or c".
 std::string join_choices(const std::vector<std::string>& choices);

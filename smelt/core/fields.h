@@ -78,6 +78,9 @@ inline constexpr bool is_vector_v = false;
 template <class T>
 inline constexpr bool is_vector_v<std::vector<T>> = true;
 
+/// "1 to 1000000", "at least 0", "at most 64" or "a finite number".
+std::string range_text(double min, double max);
+
 /// Adds a problem when the value (or an entry of it) is outside the field's range.
 template <class T>
 void check_field(const Field& field, const T& value, Problems& problems, std::string_view where) {
@@ -88,13 +91,8 @@ void check_field(const Field& field, const T& value, Problems& problems, std::st
   } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
     const double number = static_cast<double>(value);
     if (std::isfinite(number) && number >= field.min && number <= field.max) return;
-    std::string range = "a finite number";
-    if (std::isfinite(field.min)) range = "at least " + number_text(field.min);
-    if (std::isfinite(field.max)) {
-      range += std::string(std::isfinite(field.min) ? " and" : "") + " at most " +
-               number_text(field.max);
-    }
-    problems.add(std::string(field.name) + ": expected " + range + ", got " + number_text(number),
+    problems.add(std::string(field.name) + ": expected " + range_text(field.min, field.max) +
+                     ", got " + number_text(number),
                  where);
   }
 }
@@ -147,7 +145,7 @@ void read_fields(Options& options, TomlTable table, Problems& problems) {
         value = *found;
       } else {
         problems.add(std::string(field.name) + ": expected " + join_choices(enum_choices<T>()) +
-                         ", got \"" + *text + "\"",
+                         ", got \"" + clipped(*text) + "\"",
                      table.where(field.name));
       }
     } else if constexpr (is_optional_v<T>) {

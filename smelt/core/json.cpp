@@ -10,12 +10,17 @@ namespace smelt {
 
 namespace {
 
-/// Throws on a key that an object holds twice; the library would silently take the last.
-class UniqueKeys {
+/// Throws on a key that an object holds twice, where the library would silently take the last, and
+/// on nesting so deep that copying and writing, which recurse, would overflow the stack.
+class Checks {
  public:
-  explicit UniqueKeys(std::string_view name) : name_(name) {}
+  explicit Checks(std::string_view name) : name_(name) {}
 
-  bool operator()(int, Json::parse_event_t event, Json& parsed) {
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    constexpr int kDeepest = 100;
+    if (depth > kDeepest) {
+      throw Error("core", "broken JSON: nested deeper than " + std::to_string(kDeepest), name_);
+    }
     switch (event) {
       case Json::parse_event_t::object_start:
         open_.emplace_back();
@@ -43,7 +48,7 @@ class UniqueKeys {
 
 Json parse_json(std::string_view text, std::string_view name) {
   try {
-    return Json::parse(text, UniqueKeys(name));
+    return Json::parse(text, Checks(name));
   } catch (const nlohmann::json::parse_error& error) {
     const std::size_t end = std::min<std::size_t>(error.byte, text.size());
     const auto line =
@@ -58,6 +63,10 @@ Json parse_json(std::string_view text, std::string_view name) {
 
 Json read_json(const std::filesystem::path& file) {
   return parse_json(read_file(file), file.string());
+}
+
+std::string shown(const Json& json) {
+  return clipped(json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 std::string to_text(const Json& json) {

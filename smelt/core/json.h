@@ -15,12 +15,16 @@ namespace smelt {
 /// Key order is the order of insertion, so that written files read top down.
 using Json = nlohmann::ordered_json;
 
-/// Throws Error "[core] broken JSON: … (file:line)".
+/// Throws Error "[core] broken JSON: … (file:line)", also for a key that is there twice and for
+/// nesting deeper than 100.
 Json parse_json(std::string_view text, std::string_view name);
 Json read_json(const std::filesystem::path& file);
 
 /// Pretty text with a final newline.
 std::string to_text(const Json& json);
+
+/// A value as an error message quotes it: compact and clipped.
+std::string shown(const Json& json);
 
 /// Member `key` of `object` as T; throws Error naming key, `name` and what was expected.
 template <class T>
@@ -38,9 +42,7 @@ T smelt::json_get(const Json& object, const char* key, std::string_view name) {
   const Json& value = object.at(key);
   const auto fail = [&](const std::string& what) {
     throw Error("core",
-                "key \"" + std::string(key) + "\" " + what + ", got " +
-                    value.dump(-1, ' ', false, Json::error_handler_t::replace),
-                name);
+                "key \"" + std::string(key) + "\" " + what + ", got " + shown(value), name);
   };
   // The JSON library would cut 1.5 to 1, wrap -1 to a large number and read true as 1.
   if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {

@@ -248,7 +248,7 @@ void TomlFile::report_unread(Problems& problems) const {
     for (const auto& [key, value] : *node.table) {
       const std::string name(key.str());
       if (!node.asked.contains(name)) {
-        std::string message = "unknown key \"" + prefix + name + "\"";
+        std::string message = "unknown key \"" + prefix + clipped(name) + "\"";
         const std::string guess = nearest(name, {node.asked.begin(), node.asked.end()});
         if (!guess.empty()) message += "; did you mean \"" + guess + "\"?";
         problems.add(message, view.where(name));

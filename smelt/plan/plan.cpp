@@ -28,7 +28,12 @@ Cell make_cell(const StudyConfig& study, const Scale& scale, std::int64_t expert
   if (baseline.vocab_size == 0) baseline.vocab_size = vocab_size;
   budget::MatchOptions options = study.match;
   options.attended = attended;
-  cell.match = budget::match(baseline, options);
+  try {
+    cell.match = budget::match(baseline, options);
+  } catch (const Error& error) {
+    throw Error("plan", "cell " + cell.name + ": " + error.what(),
+                study.file ? study.file->root().where() : "");
+  }
   const auto control = budget::count(budget::fully_active(baseline), attended);
   for (const Arm arm : kArms) {
     const auto i = static_cast<std::size_t>(arm);
@@ -76,7 +81,8 @@ void add_words(const StudyConfig& study, Plan& plan) {
     scales.insert(cell.scale);
     experts.insert(cell.experts);
     if (!cell.match.within_tolerance) {
-      plan.words.push_back("cell " + cell.name + " is not matched within tolerance");
+      plan.words.push_back("cell " + cell.name + " is not matched within tolerance: " +
+                           cell.match.words.front());
     }
   }
   if (plan.cells.size() < 6) {
@@ -106,8 +112,8 @@ void add_words(const StudyConfig& study, Plan& plan) {
 }  // namespace
 
 double endpoint_tokens(const StudyConfig& study, std::int64_t horizon) {
-  return static_cast<double>((horizon + study.horizons.decay_steps) * study.rows *
-                             study.row_length);
+  return static_cast<double>(horizon + study.horizons.decay_steps) *
+         static_cast<double>(study.rows) * static_cast<double>(study.row_length);
 }
 
 Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_size) {
@@ -121,7 +127,7 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       study.rates.rates.empty() ? std::vector<std::size_t>{} : extreme_cells(plan.cells);
 
   const auto& horizons = study.horizons;
-  plan.tokens_per_step = static_cast<double>(study.rows * study.row_length);
+  plan.tokens_per_step = static_cast<double>(study.rows) * static_cast<double>(study.row_length);
   const auto first = horizons.steps.front(), last = horizons.steps.back();
   const std::int64_t trial_steps =
       (study.rates.steps ? study.rates.steps : first) +

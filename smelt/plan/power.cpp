@@ -42,7 +42,8 @@ std::map<CellTokens, std::vector<double>> losses_by_cell(const std::vector<law::
   return groups;
 }
 
-/// Least squares of loss on ln tokens with a level of its own per cell.
+/// By how much the loss falls per e-fold of tokens: least squares of loss on ln tokens with a level
+/// of its own per cell.  Nothing when no cell has two horizons.
 std::optional<double> slope_in_tokens(const std::vector<law::Point>& points) {
   std::map<std::string, std::vector<std::pair<double, double>>> cells;
   for (const law::Point& point : points) {
@@ -60,7 +61,7 @@ std::optional<double> slope_in_tokens(const std::vector<law::Point>& points) {
       xy += (x - x_mean) * (y - y_mean);
     }
   }
-  if (xx <= 0 || xy >= 0) return std::nullopt;
+  if (xx <= 0) return std::nullopt;
   return -xy / xx;
 }
 
@@ -91,16 +92,21 @@ Noise noise_of(const law::Endpoints& endpoints) {
     if (const auto one = pooled.deviation()) noise.gap_deviation = std::sqrt(2.0) * *one;
   }
   noise.replicas = pooled.freedom;
-  noise.loss_per_efold = slope_in_tokens(base);
-  noise.words = noise.gap_deviation
-                    ? fmt::format("a pair's gap varies by {:.4f} nats between seeds ({} replicas)",
-                                  *noise.gap_deviation, noise.replicas)
-                    : std::string("no cell has two seeds: the noise is not known");
-  noise.words +=
-      noise.loss_per_efold
-          ? fmt::format("; {}'s loss falls by {:.4f} nats per e-fold of tokens", reference,
-                        *noise.loss_per_efold)
-          : std::string("; no cell has two horizons: what tokens are worth is not known");
+  const std::optional<double> slope = slope_in_tokens(base);
+  if (slope && *slope > 0) noise.loss_per_efold = slope;
+  noise.deviation_words =
+      noise.gap_deviation
+          ? fmt::format("a pair's gap varies by {:.4f} nats between seeds ({} replicas)",
+                        *noise.gap_deviation, noise.replicas)
+          : std::string("no cell has two seeds: the noise is not known");
+  if (noise.loss_per_efold) {
+    noise.worth_words = fmt::format("{}'s loss falls by {:.4f} nats per e-fold of tokens",
+                                    reference, *noise.loss_per_efold);
+  } else {
+    noise.worth_words = (slope ? fmt::format("{}'s loss does not fall with tokens", reference)
+                               : std::string("no cell has two horizons")) +
+                        ": what tokens are worth is not known";
+  }
   return noise;
 }
 

@@ -22,7 +22,7 @@ struct Noise {
   std::size_t replicas = 0;  // degrees of freedom behind it
   /// Nats by which the reference's loss falls when tokens grow by e, the cell held fixed.
   std::optional<double> loss_per_efold;
-  std::string words;  // where both come from, and what is missing
+  std::string deviation_words, worth_words;  // where both come from, or what is missing
 };
 Noise noise_of(const law::Endpoints& endpoints);
 

@@ -23,6 +23,11 @@ arch::ModelConfig read_baseline(TomlTable table, const std::filesystem::path& fi
     }
   }
   read_fields(model, table, problems);
+  if (model.visits() > 1) {
+    problems.add("config: expected a Baseline without a loop, got visits = " +
+                     std::to_string(model.visits()),
+                 table.where("config"));
+  }
   return model;
 }
 
@@ -32,13 +37,10 @@ void check_scale(const Scale& scale, const std::string& where, Problems& problem
   for (const std::int64_t experts : scale.experts) {
     arch::ModelConfig model = scale.baseline;
     model.num_experts = experts;
-    model.vocab_size = std::max<std::int64_t>(1, model.vocab_size);
     Problems found("plan", where);
     arch::validate(model, found);
-    for (const std::string& line : found.lines()) {
-      const std::string message = line.substr(line.find("] ") + 2);
-      problems.add("scale \"" + scale.name + "\": " + message.substr(0, message.rfind(" (")),
-                   where);
+    for (const std::string& message : found.messages()) {
+      problems.add("scale \"" + scale.name + "\": " + message, where);
     }
     if (!found.empty()) return;  // the other expert counts would say the same
   }
@@ -82,8 +84,19 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
   }
 }
 
-/// The span must fit into every scale.
-void check_span(const StudyConfig& study, TomlTable table, Problems& problems) {
+/// The matcher's options; the span must fit into every scale.
+void read_loop(StudyConfig& study, TomlTable table, Problems& problems) {
+  const std::size_t before = problems.lines().size();
+  if (table.has("attended")) {
+    problems.add("attended: measured in the token store; smelt plan takes --attended",
+                 table.where("attended"));
+  }
+  read_fields(study.match, table, problems);
+  if (problems.lines().size() > before) return;
+  Problems found("plan");
+  budget::validate(study.match, found);
+  for (const std::string& message : found.messages()) problems.add(message, table.where());
+  if (study.match.depth) return;  // the matcher checks the span against it
   for (const Scale& scale : study.scales) {
     if (study.match.span <=
         static_cast<double>(std::max<std::int64_t>(1, scale.baseline.num_hidden_layers)))
@@ -130,15 +143,12 @@ StudyConfig read_study_config(const std::filesystem::path& file, Problems& probl
     problems.add("missing key \"store\" in [data]: the folder of a token store", data.where());
   study.store = relative_to_file(store.value_or(""), file);
   study.row_length = data.get<std::int64_t>("row_length", problems).value_or(study.row_length);
-  if (study.row_length < 2) {
-    problems.add("row_length: expected at least 2, got " + std::to_string(study.row_length),
-                 data.where("row_length"));
-  }
+  check_field(Field{"row_length", "", "tokens", 2, 1e6}, study.row_length, problems,
+              data.where("row_length"));
 
   read_scales(study, root, file, problems);
   TomlTable loop = root.table("loop", problems);
-  read_fields(study.match, loop, problems);
-  check_span(study, loop, problems);
+  read_loop(study, loop, problems);
   TomlTable horizons = root.table("horizons", problems);
   read_fields(study.horizons, horizons, problems);
   check_horizons(study, horizons, problems);
@@ -160,6 +170,7 @@ StudyConfig read_study_config(const std::filesystem::path& file, Problems& probl
 
   study.train = root.table("train", problems);
   study.rows = study.train.get<std::int64_t>("rows", problems).value_or(study.rows);
+  check_field(Field{"rows", "", "", 1, 1e6}, study.rows, problems, study.train.where("rows"));
   study.train_baseline = study.train.table("baseline", problems);
   study.train_smelt = study.train.table("smelt", problems);
   study.router = root.table("router", problems);

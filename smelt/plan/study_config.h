@@ -31,6 +31,8 @@ namespace smelt::plan {
 enum class Arm { kBaseline, kSmelt };
 inline constexpr std::array kArms = {Arm::kBaseline, Arm::kSmelt};
 
+inline constexpr double kMostSteps = 1e9;
+
 /// How learning rates are chosen.
 struct RateOptions {
   std::vector<double> rates;     // empty: [train] lr, per arm, as the user fixed it
@@ -44,8 +46,10 @@ struct RateOptions {
         Field{"try", "learning rates tried per arm; none: [train] lr is used as it is", "", 1e-12},
         self.rates);
     visit(Field{"seed", "seed of the trials", "", 0}, self.seed);
-    visit(Field{"steps", "stable steps of a trial; 0: the first horizon", "steps", 0}, self.steps);
-    visit(Field{"decay_steps", "decay steps of a trial; 0: as the endpoints", "steps", 0},
+    visit(Field{"steps", "stable steps of a trial; 0: the first horizon", "steps", 0, kMostSteps},
+          self.steps);
+    visit(Field{"decay_steps", "decay steps of a trial; 0: as the endpoints", "steps", 0,
+                kMostSteps},
           self.decay_steps);
   }
 };
@@ -91,9 +95,11 @@ struct HorizonOptions {
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit(Field{"steps", "steps of the stable run at which decay branches fork", "steps", 1},
+    visit(Field{"steps", "steps of the stable run at which decay branches fork", "steps", 1,
+                kMostSteps},
           self.steps);
-    visit(Field{"decay_steps", "steps of each decay branch, on fresh tokens", "steps", 1},
+    visit(Field{"decay_steps", "steps of each decay branch, on fresh tokens", "steps", 1,
+                kMostSteps},
           self.decay_steps);
   }
 };

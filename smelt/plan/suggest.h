@@ -10,14 +10,14 @@
 
 namespace smelt::plan {
 
-/// The study's own scales where they make six cells of at least two scales and two sparsities; else
-/// three scales of its largest one's shape (half, 0.7 and whole width), each with half, once and
-/// twice its experts.
+/// The study's own scales where they make six cells of at least two scales and (unless all are dense)
+/// two sparsities; else three scales of its largest one's shape (half, 0.7 and whole width), each
+/// with half, once and twice its experts, or six widths of a dense one.
 std::vector<Scale> suggest_scales(const StudyConfig& study);
 
 /// Horizons that spend `flops` on the cells of `plan` and the study's seeds and rates: four, each
 /// twice the one before, decays of a twentieth of the last.  Throws Error when the budget pays for
-/// less than 8 steps of the first.
+/// less than 8 steps of the first, or for more than 1e9 of the last.
 HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double flops);
 
 /// [[scale]] tables and [horizons] as a study's file has them.

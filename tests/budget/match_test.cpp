@@ -173,6 +173,13 @@ TEST(Match, ADenseBaselineMeetsFlopsAndCacheButNotParameters) {
   EXPECT_LE(std::abs(result.best.mismatch.flops), 0.005);
   EXPECT_LE(std::abs(result.best.mismatch.kv_cache), 0.02);
   EXPECT_LT(result.best.mismatch.parameters, -0.1);
+  // The least bad of all is no match in any budget, but is shown.
+  ASSERT_FALSE(result.alternatives.empty());
+  const Mismatch& worst = result.alternatives.back().mismatch;
+  EXPECT_LT(std::abs(worst.parameters), std::abs(result.best.mismatch.parameters));
+  EXPECT_GT(worst.flops, 0.1);
+  EXPECT_THAT(result.words,
+              ::testing::Contains(::testing::HasSubstr("has the smallest worst mismatch")));
   EXPECT_THAT(result.words,
               ::testing::Contains(::testing::HasSubstr("a dense model has no experts")));
 }
@@ -214,7 +221,7 @@ TEST(Match, BadOptionsAreReportedTogether) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("bounds_hidden: expected two ratios above 0"));
     EXPECT_THAT(error.what(), ::testing::HasSubstr("head_dim_multiple: expected an even number"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("visits: expected at least 1"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("visits: expected 1 to 64, got 0"));
   }
 }
 

@@ -53,14 +53,14 @@ class Budget(unittest.TestCase):
 
     def test_bad_configs_are_one_line_per_problem(self):
         good = json.loads(Path(BASELINE).read_text())
-        cases = [({"hidden_size": 0}, "hidden_size: expected at least 1"),
-                 ({"hidden_size": -8}, "hidden_size: expected at least 1"),
+        cases = [({"hidden_size": 0}, "hidden_size: expected 1 to 1000000000"),
+                 ({"hidden_size": -8}, "hidden_size: expected 1 to 1000000000"),
                  ({"num_attention_heads": 7}, "num_attention_heads: expected a multiple"),
                  ({"head_dim": 33}, "head_dim: expected an even number"),
                  ({"num_experts_per_tok": 10 ** 6}, "num_experts_per_tok: expected at most num_experts"),
                  ({"loop": {"first": 1, "last": 99}}, "loop: expected a span inside the layers"),
-                 ({"loop": {"first": 1, "last": 2, "visits": 0}}, "loop.visits: expected at least 1"),
-                 ({"hidden_size": 10 ** 18}, "hidden_size: expected at least 1 and at most"),
+                 ({"loop": {"first": 1, "last": 2, "visits": 0}}, "loop.visits: expected 1 to 64"),
+                 ({"hidden_size": 10 ** 18}, "hidden_size: expected 1 to 1000000000"),
                  ({"hiden_size": 3}, 'unknown key "hiden_size"; did you mean "hidden_size"?')]
         for change, message in cases:
             with self.subTest(change=change), tempfile.TemporaryDirectory() as folder:
@@ -78,6 +78,57 @@ class Budget(unittest.TestCase):
                 done = smelt("budget", file)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(message, done.stderr)
+
+
+    def test_nan_is_no_number(self):
+        study = SOURCE / "configs/quick.toml"
+        for verb, *flags in (("budget", BASELINE, "--attended", "nan"), ("budget", BASELINE, "--context", "nan"),
+                             ("budget", BASELINE, "--document-tokens", "nan"), ("match", BASELINE, "--attended", "nan"),
+                             ("plan", study, "--attended", "nan"), ("plan", study, "--sigma", "nan"),
+                             ("plan", study, "--budget", "nan"), ("plan", study, "--flops-per-second", "nan"),
+                             ("plan", study, "--price", "nan"), ("plan", study, "--logits-chunk", "nan")):
+            with self.subTest(verb=verb, flags=flags):
+                done = smelt(verb, *flags)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("got nan", done.stderr)
+
+    def test_a_preset_has_no_vocabulary(self):
+        name = "paper/200M-S85-baseline"
+        done = smelt("budget", name)
+        self.assertIn("vocabulary is not published", done.stdout)
+        self.assertNotIn("LM head", done.stdout)
+        found = result("budget", name, "--vocab-size", 1000)
+        self.assertEqual(found["parameters"]["embedding"], 1280 * (2 * 1000 + 1))
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "smelt.json"
+            self.assertEqual(smelt("match", name, "--out", out).returncode, 1)
+            self.assertEqual(smelt("match", name, "--out", out, "--vocab-size", 1000).returncode, 0)
+            self.assertEqual(json.loads(out.read_text())["vocab_size"], 1000)
+            study = Path(folder) / "study.toml"
+            study.write_text('[data]\nstore = "none"\n[baseline]\nconfig = "%s"\n[horizons]\nsteps = [10]\n'
+                             'decay_steps = 2\n' % name)
+            cell = result("plan", study)["cells"][0]
+            self.assertEqual(cell["configs"]["baseline"]["vocab_size"], 32768)
+
+    def test_flags_that_have_no_say_are_refused(self):
+        for flags in (["budget", "--paper", BASELINE], ["budget", "--paper", "--attended", 3],
+                      ["match", "--paper", BASELINE], ["match", "--paper", "--out", "x.json"],
+                      ["match", "--paper", "--ablate", "span"], ["match", BASELINE, "--ablate", "span", "--visits", 3],
+                      ["match", BASELINE, "--ablate", "depth", "--depth", 3],
+                      ["match", BASELINE, "--ablate", "span", "--out", "x.json"],
+                      ["plan", SOURCE / "configs/quick.toml", "--gain", 0.1]):
+            with self.subTest(flags=flags):
+                done = smelt(*flags)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+
+    def test_a_million_layers_are_counted_in_no_time(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.json"
+            file.write_text(json.dumps({"model_type": "qwen3_moe", "num_hidden_layers": 10 ** 6,
+                                        "decoder_sparse_step": 2}))
+            done = subprocess.run([str(SMELT), "budget", str(file)], capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class Match(unittest.TestCase):
@@ -113,11 +164,57 @@ class Match(unittest.TestCase):
     def test_wrong_flags_are_wrong_usage(self):
         for flags in (["--multiple", "hiden=3"], ["--multiple", "hidden"], ["--tolerance", "flops=x"],
                       ["--tolerance", "flops=2"], ["--bounds", "hidden=1:0.5"], ["--bounds", "hidden=1"],
-                      ["--fix", "head_dim=7"], ["--head-dim-multiple", 3], ["--ablate", "width"], ["--visits", 0]):
+                      ["--fix", "head_dim=7"], ["--span", 2.5], ["--fix", "hidden_size=100", "--multiple", "hidden=64"],
+                      ["--fix", "num_experts=40", "--max-experts", 30], ["--bounds", "hidden=nan:1"], ["--head-dim-multiple", 3], ["--ablate", "width"], ["--visits", 0]):
             with self.subTest(flags=flags):
                 done = smelt("match", BASELINE, *flags)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(len(done.stderr.strip().splitlines()), 1)
+
+    def test_what_this_kind_of_model_does_not_have_is_named(self):
+        cases = {"llama": (["--fix", "num_experts=8"], ["--max-experts", 8], ["--multiple", "experts=8"],
+                           ["--fix", "moe_intermediate_size=64"], ["--bounds", "experts=1:2"]),
+                 "deepseek_v3": (["--fix", "num_key_value_heads=8"], ["--multiple", "kv_heads=2"], ["--depth", 3]),
+                 "qwen3_moe": (["--fix", "intermediate_size=64"], ["--fix", "num_experts=3"], ["--span", 40])}
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, flag_lists in cases.items():
+                file = Path(folder) / f"{kind}.json"
+                file.write_text(json.dumps({"model_type": kind}))
+                for flags in flag_lists:
+                    with self.subTest(kind=kind, flags=flags):
+                        done = smelt("match", file, *flags)
+                        self.assertEqual(done.returncode, 1, done.stdout)
+                        named = flags[-1] if flags[0] == "--bounds" else flags[0]
+                        self.assertRegex(done.stderr, r"^\[budget\] \w+: ", named)
+
+    def test_nothing_left_says_what_leaves_nothing(self):
+        for flags, words in ((["--multiple", "heads=4096"], "no number of query heads"),
+                             (["--multiple", "kv_heads=1000"], "no number of KV heads"),
+                             (["--fix", "head_dim=1000000"], "no hidden size"),
+                             (["--bounds", "hidden=0.0001:0.0002"], "no hidden size"),
+                             (["--bounds", "expert_width=0.0001:0.0002"], "no feed-forward width"),
+                             (["--bounds", "experts=0.001:0.002"], "no number of experts"),
+                             (["--bounds", "hidden=0.01:100", "--bounds", "head_dim=0.01:100", "--bounds", "group=0.01:100",
+                               "--bounds", "query=0.01:100"], "more than 20 million geometries")):
+            with self.subTest(flags=flags):
+                done = smelt("match", BASELINE, *flags)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(words, done.stderr)
+
+    def test_a_fixed_size_far_away_is_answered(self):
+        for flags in (["--fix", "hidden_size=1000000000"], ["--fix", "moe_intermediate_size=1000000000"]):
+            self.assertFalse(result("match", BASELINE, *flags)["within_tolerance"])
+
+    def test_latent_attention_keeps_its_multiple(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.json"
+            file.write_text(json.dumps({"model_type": "deepseek_v3"}))
+            self.assertEqual(result("match", file, "--multiple", "head_dim=12")["matched"]["kv_lora_rank"] % 12, 0)
+            self.assertEqual(result("match", file)["matched"]["kv_lora_rank"] % 16, 0)
+
+    def test_an_ablation_widens_the_bounds_that_are_given(self):
+        found = result("match", BASELINE, "--ablate", "visits", "--bounds", "hidden=0.5:90")
+        self.assertEqual([cell["visits"] for cell in found["cells"]], [1, 2, 3, 4])
 
     def test_what_is_asked_is_kept(self):
         found = result("match", BASELINE, "--multiple", "experts=8", "--multiple", "hidden=64", "--fix", "head_dim=64")
@@ -144,6 +241,63 @@ class Plan(unittest.TestCase):
         for cell in found["cells"]:
             for arm in ("baseline", "smelt"):
                 self.assertGreater(cell["memory"][arm]["total"], 0)
+
+    def test_bad_studies_name_the_line(self):
+        study = (SOURCE / "configs/quick.toml").read_text()
+        cases = [("rows = 4", "rows = -4", "rows: expected 1 to 1000000, got -4"),
+                 ("rows = 4", "rows = 4000000000000000000", "rows: expected 1 to 1000000"),
+                 ("row_length = ", "row_length = 10000000000000 #", "row_length: expected 2 to 1000000"),
+                 ("decay_steps = ", "decay_steps = 4000000000000000000 #", "decay_steps: expected 1 to 1000000000"),
+                 ("[loop]", "[loop]\nattended = 3", "attended: measured in the token store"),
+                 ("[loop]", "[loop]\nbounds_hidden = [2, 1]", "bounds_hidden: expected two ratios"),
+                 ("[loop]", "[loop]\nheads_multiple = 64", "cell s64-e")]
+        for old, new, words in cases:
+            with self.subTest(new=new), tempfile.TemporaryDirectory() as folder:
+                self.assertIn(old, study)
+                file = Path(folder) / "study.toml"
+                file.write_text(study.replace(old, new, 1))
+                done = smelt("plan", file)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(words, done.stderr)
+                self.assertIn(str(file), done.stderr)
+
+    def test_a_looped_baseline_is_refused_at_its_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "study.toml"
+            file.write_text('[data]\nstore = "none"\n[baseline]\nconfig = "paper/200M-S85-smelt"\n[horizons]\n'
+                            'steps = [10]\ndecay_steps = 2\n')
+            done = smelt("plan", file)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"config: expected a Baseline without a loop, got visits = 2 ({file}:4)", done.stderr)
+
+    def test_losses_that_do_not_fall_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            endpoints = Path(folder) / "endpoints.csv"
+            rows = [f"{arm},a,{seed},1e6,{tokens},4" for arm in ("baseline", "smelt") for seed in (1, 2)
+                    for tokens in (1e6, 2e6)]
+            endpoints.write_text("\n".join(["arch,cell,seed,flops_per_token,tokens,loss", *rows]) + "\n")
+            done = smelt("plan", SOURCE / "configs/quick.toml", "--endpoints", endpoints, "--sigma", 0.1, "--gain", 0.1)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("loss does not fall with tokens", done.stderr)
+
+    def test_a_budget_for_dense_and_latent_models(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in ("llama", "deepseek_v3"):
+                (Path(folder) / "config.json").write_text(json.dumps({"model_type": kind}))
+                file = Path(folder) / "study.toml"
+                head = '[data]\nstore = "none"\n[baseline]\nconfig = "config.json"\n'
+                tail = '[horizons]\nsteps = [10]\ndecay_steps = 2\n'
+                file.write_text(head + tail)
+                done = smelt("plan", file, "--budget", 1e24)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                grid = done.stdout[done.stdout.index("[[scale]]"):done.stdout.index("! of this grid")]
+                file.write_text(head + grid)
+                found = result("plan", file)
+                self.assertEqual(len(found["cells"]), 6 if kind == "llama" else 9)
+                self.assertLess(abs(found["flops"]["total"] / 1e24 - 1), 0.02)
+            done = smelt("plan", file, "--budget", 1e40)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("too many for this grid", done.stderr)
 
     def test_one_seed_says_that_the_noise_is_not_known(self):
         endpoints = SOURCE / "tests/data/law/example_endpoints.csv"

@@ -80,8 +80,8 @@ TEST(Flags, DefaultsStay) {
 TEST(Flags, WrongValuesNameTheFlag) {
   testing::Options options;
   EXPECT_EQ(parse(options, {"--max-steps", "0"}),
-            "--max-steps: expected at least 1 and at most 1000, got 0");
-  EXPECT_EQ(parse(options, {"--rate", "2"}), "--rate: expected at least 0 and at most 1, got 2");
+            "--max-steps: expected 1 to 1000, got 0");
+  EXPECT_EQ(parse(options, {"--rate", "2"}), "--rate: expected 0 to 1, got 2");
   EXPECT_EQ(parse(options, {"--rates", "1,-1"}), "--rates: expected at least 0, got -1");
   EXPECT_EQ(parse(options, {"--limit", "nan"}), "--limit: expected at least 0, got nan");
   for (const auto& [value, flag] : std::vector<std::pair<std::string, std::string>>{
@@ -89,6 +89,17 @@ TEST(Flags, WrongValuesNameTheFlag) {
     const std::string message = parse(options, {flag, value});
     EXPECT_NE(message.find(flag), std::string::npos) << message;
     EXPECT_NE(message.find(value), std::string::npos) << message;
+  }
+}
+
+// CLI::Range lets NaN pass.
+TEST(Flags, WithinTakesFiniteNumbersInItsRangeOnly) {
+  const CLI::Validator check = within(1, 1e12);
+  const auto message = [&check](std::string text) { return check(text); };
+  EXPECT_EQ(message("1"), "");
+  EXPECT_EQ(message("1e12"), "");
+  for (const char* bad : {"nan", "inf", "-inf", "0.5", "1e13", "x", ""}) {
+    EXPECT_EQ(message(bad), "expected 1 to 1000000000000, got " + std::string(bad));
   }
 }
 

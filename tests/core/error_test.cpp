@@ -34,6 +34,20 @@ TEST(Nearest, FindsTypingErrorsOnly) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
+TEST(Clipped, KeepsWholeCharacters) {
+  EXPECT_EQ(clipped("short"), "short");
+  EXPECT_EQ(clipped(std::string(80, 'a')), std::string(80, 'a'));
+  EXPECT_EQ(clipped(std::string(81, 'a')), std::string(80, 'a') + "…");
+  const std::string umlauts = "a" + std::string(100, 'x').replace(78, 2, "ä");  // bytes 80 and 81
+  EXPECT_EQ(clipped(umlauts), "a" + std::string(78, 'x') + "…");
+}
+
+TEST(Problems, MessagesComeWithoutFolderAndPlace) {
+  Problems problems("test", "file");
+  problems.add("a (b)");
+  EXPECT_EQ(problems.messages(), std::vector<std::string>{"a (b)"});
+}
+
 TEST(JoinChoices, ReadsAsASentence) {
   EXPECT_EQ(join_choices({}), "");
   EXPECT_EQ(join_choices({"a"}), "a");

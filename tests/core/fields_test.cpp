@@ -99,10 +99,10 @@ TEST(Fields, EveryProblemIsReportedWithItsLine) {
   read_fields(options, file.root(), problems);
   testing::expect_error([&] { problems.throw_if_any(); },
                         "[test] fast: expected true or false, got an integer (o.toml:1)\n"
-                        "[test] layers: expected at least 1 and at most 8, got 9 (o.toml:2)\n"
+                        "[test] layers: expected 1 to 8, got 9 (o.toml:2)\n"
                         "[test] tokens: expected at least 1, got 0 (o.toml:3)\n"
                         "[test] seed: expected an integer of at least 0, got -1 (o.toml:8)\n"
-                        "[test] rate: expected at least 0 and at most 1, got nan (o.toml:4)\n"
+                        "[test] rate: expected 0 to 1, got nan (o.toml:4)\n"
                         "[test] color: expected red or blue, got \"green\" (o.toml:5)\n"
                         "[test] rates: expected at least 0, got -1 (o.toml:6)\n"
                         "[test] limit: expected at least 0, got -2 (o.toml:7)");
@@ -114,7 +114,7 @@ TEST(Fields, CheckFieldsLooksAtValuesInMemory) {
   Problems problems("test", "options");
   check_fields(options, problems);
   testing::expect_error([&] { problems.throw_if_any(); },
-                        "[test] rate: expected at least 0 and at most 1, got 2 (options)");
+                        "[test] rate: expected 0 to 1, got 2 (options)");
 }
 
 }  // namespace

@@ -71,6 +71,22 @@ TEST(JsonGet, ReadsValues) {
   EXPECT_EQ(json_get<std::vector<int>>(json, "v", "c.json"), (std::vector<int>{1, 2}));
 }
 
+// Copying and writing recurse: 200 000 brackets would overflow the stack.
+TEST(ParseJson, NestingHasALimit) {
+  const auto nested = [](std::size_t depth) {
+    return parse_json(std::string(depth, '[') + std::string(depth, ']'), "d.json");
+  };
+  EXPECT_NO_THROW(nested(90));
+  testing::expect_error([&] { nested(200'000); },
+                        "[core] broken JSON: nested deeper than 100 (d.json)");
+}
+
+TEST(JsonGet, LongValuesAreClipped) {
+  testing::expect_error([&] { json_get<int>({{"s", std::string(5000, 'x')}}, "s", "c.json"); },
+                        "[core] key \"s\" has the wrong type, got \"" + std::string(79, 'x') +
+                            "… (c.json)");
+}
+
 TEST(JsonGet, ErrorsNameKeyValueAndFile) {
   const Json json = parse_json(
       R"({"r": 1.5, "n": -1, "f": true, "s": "x", "big": 3000000000, "huge": 1e30})", "c.json");

@@ -196,7 +196,7 @@ TEST(Gain, WrongOptionsAllAtOnce) {
   smelt::testing::expect_error([&] { gain(published("smelt"), published("smelt"), options); },
                                "[law] compute: expected above 0, got -1\n"
                                "[law] sparsity: expected at least 0 and below 1, got 1\n"
-                               "[law] confidence: expected at least 0.5 and at most 0.999, got 2");
+                               "[law] confidence: expected 0.5 to 0.999, got 2");
 }
 
 TEST(BootstrapFit, StandardErrorsShrinkWithNoise) {

@@ -45,7 +45,7 @@ TEST(Noise, ComesFromTheReplicasOfPairs) {
   EXPECT_NEAR(noise.gap_deviation.value(), std::sqrt(0.04 / 3), 1e-9);
   EXPECT_EQ(noise.replicas, 3u);
   EXPECT_FALSE(noise.loss_per_efold);  // one horizon
-  EXPECT_THAT(noise.words, ::testing::HasSubstr("no cell has two horizons"));
+  EXPECT_THAT(noise.worth_words, ::testing::HasSubstr("no cell has two horizons"));
 }
 
 TEST(Noise, SlopeIsThatOfTheReferenceWithinItsCells) {
@@ -60,7 +60,7 @@ TEST(Noise, SlopeIsThatOfTheReferenceWithinItsCells) {
   const Noise noise = noise_of(table(rows));
   EXPECT_NEAR(noise.loss_per_efold.value(), 0.3, 1e-9);
   EXPECT_FALSE(noise.gap_deviation);
-  EXPECT_THAT(noise.words, ::testing::HasSubstr("no cell has two seeds"));
+  EXPECT_THAT(noise.deviation_words, ::testing::HasSubstr("no cell has two seeds"));
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST_F(StudyConfigTest, SeveralProblemsAtOnce) {
   text.replace(text.find("hidden_size = 32"), 16, "hidden_size = -1");
   const std::string lines = problems_of(text);
   EXPECT_THAT(lines, HasSubstr("seeds:"));
-  EXPECT_THAT(lines, HasSubstr("hidden_size: expected at least 1 and at most 1e+09, got -1"));
+  EXPECT_THAT(lines, HasSubstr("hidden_size: expected 1 to 1000000000, got -1"));
 }
 
 TEST_F(StudyConfigTest, TheStoreIsRelativeToTheFile) {
