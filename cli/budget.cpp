@@ -148,8 +148,8 @@ void run(Session& session, const Options& options) {
   const auto model = find(options.config);
   const auto [attended, attended_source] = attended_of(options);
   const auto counted = budget::count(model, attended, options.context);
-  const auto control_config = options.control.empty() ? budget::fully_active(model)
-                                                      : find(options.control);
+  const auto control_config =
+      options.control.empty() ? budget::fully_active(model) : find(options.control);
   const auto control = budget::count(control_config, attended, options.context);
   const double sparsity = budget::sparsity(counted, control);
   const std::string control_name =
@@ -232,9 +232,8 @@ void add_budget(CLI::App& program, Session& session) {
           "type of the KV cache's elements")
       ->check(CLI::IsMember(enum_choices<budget::CacheType>()))
       ->default_str("bf16");
-  CLI::Option* paper =
-      verb.add_flag("--paper", options->paper,
-                    "the paper's grid: every published figure beside the counted one");
+  CLI::Option* paper = verb.add_flag(
+      "--paper", options->paper, "the paper's grid: every published figure beside the counted one");
   for (CLI::Option* other : verb.get_options()) {  // it has no say in the paper's grid
     const std::string name = other->get_name();
     if (other != paper && name != "--json" && name != "--help") paper->excludes(other);

@@ -113,8 +113,7 @@ void add_eval(CLI::App& program, Session& session) {
   verb.add_option("--out", options->out, "write the result as JSON to this file");
   verb.add_option("--documents-csv", options->documents_csv,
                   "write one row per document, to pair two models");
-  verb.add_option("--threads", options->threads, "threads (0 = all cores)")
-      ->check(within(0, 1024));
+  verb.add_option("--threads", options->threads, "threads (0 = all cores)")->check(within(0, 1024));
   verb.callback([&session, options, window] {
     options->window_given = window->count() > 0;
     run(session, *options);

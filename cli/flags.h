@@ -136,8 +136,8 @@ void add_keyed_flag(CLI::App& verb, const std::string& flag, Options& options,
       const std::string name = given.substr(0, equals);
       if (equals == std::string::npos ||
           std::find(names.begin(), names.end(), name) == names.end()) {
-        throw CLI::ValidationError(
-            flag, "expected NAME=VALUE with NAME " + join_choices(names) + ", got " + clipped(given));
+        throw CLI::ValidationError(flag, "expected NAME=VALUE with NAME " + join_choices(names) +
+                                             ", got " + clipped(given));
       }
       Options::visit_fields(options, [&](const Field& field, auto& value) {
         if (key_of(field.name) != name) return;

@@ -78,8 +78,7 @@ void add_generate(CLI::App& program, Session& session) {
       verb.add_option("--prompt-file", options->prompt_file, "file with the text to continue");
   prompt->excludes(file);
   add_flags(verb, options->generate);
-  verb.add_option("--threads", options->threads, "threads (0 = all cores)")
-      ->check(within(0, 1024));
+  verb.add_option("--threads", options->threads, "threads (0 = all cores)")->check(within(0, 1024));
   verb.callback([&session, options] { run(session, *options); });
 }
 

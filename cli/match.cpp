@@ -200,11 +200,9 @@ void add_match(CLI::App& program, Session& session) {
                   "tokens in the vocabulary, over the config's (no budget depends on it)")
       ->check(within(1, 1e9));
   CLI::Option* ablate = verb.add_option_function<std::string>(
-          "--ablate",
-          [options](const std::string& name) {
-            options->ablation = enum_from<budget::Ablation>(name);
-          },
-          "a grid of matched models around this Baseline (paper section 5)");
+      "--ablate",
+      [options](const std::string& name) { options->ablation = enum_from<budget::Ablation>(name); },
+      "a grid of matched models around this Baseline (paper section 5)");
   ablate->check(CLI::IsMember(enum_choices<budget::Ablation>()));
   CLI::Option* store = verb.add_option("--store", options->store,
                                        "measure the attended positions in this token store");

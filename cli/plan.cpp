@@ -55,8 +55,7 @@ double measured_throughput(const law::Endpoints& endpoints, const plan::StudyCon
     if (csv.rows[r][csv.column("step_seconds")].empty()) continue;
     const double step_seconds = csv.number(r, csv.column("step_seconds"));
     if (step_seconds <= 0) {
-      throw Error("plan",
-                  fmt::format("step_seconds: expected more than 0, got {}", step_seconds),
+      throw Error("plan", fmt::format("step_seconds: expected more than 0, got {}", step_seconds),
                   csv.where(r));
     }
     for (const plan::Cell& cell : plan.cells) {
@@ -64,8 +63,8 @@ double measured_throughput(const law::Endpoints& endpoints, const plan::StudyCon
       const auto arm = enum_from<plan::Arm>(csv.rows[r][csv.column("arch")]);
       if (!arm) continue;
       const budget::Budget& b = cell.budget(*arm);
-      flops +=
-          (b.flops_per_token + b.flops_head) * static_cast<double>(study.rows) * static_cast<double>(study.row_length);
+      flops += (b.flops_per_token + b.flops_head) * static_cast<double>(study.rows) *
+               static_cast<double>(study.row_length);
       seconds += step_seconds;
     }
   }
@@ -312,9 +311,9 @@ void add_plan(CLI::App& program, Session& session) {
                   "tokens whose logits exist at once (0 = all of a device's)")
       ->check(within(0.0, 1e12))
       ->capture_default_str();
-  CLI::Option* endpoints =
-      verb.add_option("--endpoints", options->endpoints,
-                      "endpoints.csv of an earlier study: noise, what tokens are worth, throughput");
+  CLI::Option* endpoints = verb.add_option(
+      "--endpoints", options->endpoints,
+      "endpoints.csv of an earlier study: noise, what tokens are worth, throughput");
   verb.add_option("--sigma", options->sigma,
                   "deviation of a pair's loss gap between seeds, nats (over --endpoints')")
       ->check(within(1e-12, 1e6));

@@ -128,8 +128,7 @@ void add_probe(CLI::App& program, Session& session) {
       ->default_str("row length of the run");
   add_flags(verb, options->probe);
   verb.add_option("--out", options->out, "write the result as JSON to this file");
-  verb.add_option("--threads", options->threads, "threads (0 = all cores)")
-      ->check(within(0, 1024));
+  verb.add_option("--threads", options->threads, "threads (0 = all cores)")->check(within(0, 1024));
   verb.callback([&session, options] { run(session, *options); });
 }
 

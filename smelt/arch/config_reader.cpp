@@ -26,8 +26,7 @@ constexpr const char* kHarmless[] = {
     "unsloth_version", "use_cache",
     // What older transformers wrote into every config …
     "decoder_start_token_id", "finetuning_task", "prefix", "pruned_heads", "sep_token_id",
-    "task_specific_params", "tf_legacy_loss", "tie_encoder_decoder", "torchscript",
-    "use_bfloat16",
+    "task_specific_params", "tf_legacy_loss", "tie_encoder_decoder", "torchscript", "use_bfloat16",
     // … and how text is to be drawn.
     "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping",
     "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id",
@@ -263,9 +262,8 @@ class Reader {
     auto& layers = config.mlp_only_layers;
     std::sort(layers.begin(), layers.end());
     const std::int64_t sparse_step = extra({"decoder_sparse_step", "", "", 1, 1e6}, 1);
-    const std::int64_t dense_first =
-        extra({"first_k_dense_replace", "", "", 0, static_cast<double>(config.num_hidden_layers)},
-              0);
+    const std::int64_t dense_first = extra(
+        {"first_k_dense_replace", "", "", 0, static_cast<double>(config.num_hidden_layers)}, 0);
     if (sparse_step > 1 || dense_first > 0) {
       std::vector<std::int64_t> implied;
       const std::int64_t count = std::min(config.num_hidden_layers, kMostLayers);
@@ -398,8 +396,7 @@ class Reader {
   void check_layer_types(const ModelConfig& config) {
     const Json types = json_.value("layer_types", Json());
     if (types.is_null()) return;
-    if (!types.is_array() ||
-        static_cast<std::int64_t>(types.size()) != config.num_hidden_layers) {
+    if (!types.is_array() || static_cast<std::int64_t>(types.size()) != config.num_hidden_layers) {
       problems_.add("layer_types: expected a list of num_hidden_layers = " +
                     std::to_string(config.num_hidden_layers) + " names, got " + shown(types));
       return;

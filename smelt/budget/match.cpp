@@ -78,9 +78,9 @@ class Answer {
         "loosen the multiple of head_dim or kv_heads, the bounds of head_dim, or the tolerance of "
         "kv_cache");
     if (result_.within_tolerance && std::abs(off.kv_cache) > options_.tolerance_kv_cache) {
-      result_.words.push_back(fmt::format(
-          "KV cache {:+.2f} %: nothing within {:.2f} %, so {:.2f} % was used", 100 * off.kv_cache,
-          100 * options_.tolerance_kv_cache, 100 * kv_tolerance_));
+      result_.words.push_back(
+          fmt::format("KV cache {:+.2f} %: nothing within {:.2f} %, so {:.2f} % was used",
+                      100 * off.kv_cache, 100 * options_.tolerance_kv_cache, 100 * kv_tolerance_));
     }
   }
 
@@ -129,15 +129,15 @@ class Answer {
       const auto& c = found_.giving_up_one[i];
       if (!c || *c == best_) continue;
       result_.alternatives.push_back(to_match(*c));
-      result_.words.push_back(fmt::format(
-          "alternative {} is within tolerance but for the {} ({:+.2f} %)",
-          result_.alternatives.size(), kGivenUp[i],
-          100 * (result_.alternatives.back().mismatch.*kOff[i])));
+      result_.words.push_back(
+          fmt::format("alternative {} is within tolerance but for the {} ({:+.2f} %)",
+                      result_.alternatives.size(), kGivenUp[i],
+                      100 * (result_.alternatives.back().mismatch.*kOff[i])));
     }
     if (*found_.least_bad == best_) return;
     result_.alternatives.push_back(to_match(*found_.least_bad));
-    result_.words.push_back(fmt::format("alternative {} has the smallest worst mismatch",
-                                        result_.alternatives.size()));
+    result_.words.push_back(
+        fmt::format("alternative {} has the smallest worst mismatch", result_.alternatives.size()));
   }
 
   const ModelConfig& base_;
@@ -217,8 +217,8 @@ void validate(const MatchOptions& o, Problems& problems) {
     }
   });
   if (o.span > 1 && o.span != std::floor(o.span)) {
-    problems.add(fmt::format("span: expected a fraction up to 1 or a whole number of layers, got {}",
-                             o.span));
+    problems.add(fmt::format(
+        "span: expected a fraction up to 1 or a whole number of layers, got {}", o.span));
   }
   const auto even = [&problems](const char* name, std::optional<std::int64_t> value) {
     if (!value || *value % 2 == 0) return;

@@ -40,7 +40,8 @@ struct MatchOptions {
   std::int64_t kv_heads_multiple = 1;            // the tensor-parallel degree, say
   std::optional<std::int64_t> max_experts;
 
-  // Natural geometries, as ratios to the Baseline's: lowest and highest.  A fixed size is not bound.
+  // Natural geometries, as ratios to the Baseline's: lowest and highest.  A fixed size is not
+  // bound.
   std::vector<double> bounds_hidden = {0.5, 1};
   std::vector<double> bounds_head_dim = {0.5, 2};
   std::vector<double> bounds_group = {0.5, 2};         // heads per KV head
@@ -79,11 +80,13 @@ struct MatchOptions {
                 "head size is a multiple of this (even; default 2, of a latent vector 16)", "", 2,
                 4096},
           self.head_dim_multiple);
-    visit(Field{"hidden_multiple", "hidden size is a multiple of this (default 8, below 512: 2)", "", 1, 4096},
+    visit(Field{"hidden_multiple", "hidden size is a multiple of this (default 8, below 512: 2)",
+                "", 1, 4096},
           self.hidden_multiple);
     visit(Field{"expert_width_multiple", "expert width is a multiple of this", "", 1, 4096},
           self.expert_width_multiple);
-    visit(Field{"experts_multiple", "number of experts is a multiple of this (default 4)", "", 1, 4096},
+    visit(Field{"experts_multiple", "number of experts is a multiple of this (default 4)", "", 1,
+                4096},
           self.experts_multiple);
     visit(Field{"heads_multiple", "number of query heads is a multiple of this", "", 1, 4096},
           self.heads_multiple);
@@ -131,7 +134,7 @@ struct MatchResult {
   /// Pareto set of the three mismatches and the distance; outside the tolerances, what meets two of
   /// the three budgets.
   std::vector<Match> alternatives;
-  std::vector<std::string> words;   // what cannot be met, what to loosen, an odd head size
+  std::vector<std::string> words;  // what cannot be met, what to loosen, an odd head size
 };
 
 /// Adds a problem per option out of range or inconsistent.

@@ -66,8 +66,8 @@ ModelConfig shape_of(const ModelConfig& baseline, const MatchOptions& options) {
   if (options.visits > 1) {
     const double span =
         options.span <= 1 ? options.span * static_cast<double>(layers) : options.span;
-    shape.loop = arch::middle_loop(
-        layers, std::max<std::int64_t>(1, std::llround(span)), options.visits);
+    shape.loop =
+        arch::middle_loop(layers, std::max<std::int64_t>(1, std::llround(span)), options.visits);
   }
   return shape;
 }
@@ -95,7 +95,8 @@ enum class Level { kKvHeads, kHeadSize, kHeads, kHidden, kWidth, kExperts, kFoun
 const char* nothing_left(Level level) {
   switch (level) {
     case Level::kKvHeads:
-      return "no number of KV heads is a multiple of kv_heads and divides, or is a multiple of, the "
+      return "no number of KV heads is a multiple of kv_heads and divides, or is a multiple of, "
+             "the "
              "Baseline's: loosen the multiple of kv_heads";
     case Level::kHeadSize:
       return "no head size is left: loosen the bounds or the multiple of head_dim";
@@ -103,7 +104,8 @@ const char* nothing_left(Level level) {
       return "no number of query heads is a multiple of the KV heads and inside the bounds: loosen "
              "the bounds of group, the multiple of heads, or the fixed num_attention_heads";
     case Level::kHidden:
-      return "no hidden size is left: loosen the bounds of hidden or query, the multiple of hidden, "
+      return "no hidden size is left: loosen the bounds of hidden or query, the multiple of "
+             "hidden, "
              "or the fixed num_attention_heads or head_dim";
     case Level::kWidth:
       return "no feed-forward width is left: loosen the bounds or the multiple of expert_width";
@@ -135,8 +137,7 @@ struct Multiples {
   /// The multiples on both sides of `x`, kept inside.
   std::array<std::int64_t, 2> around(double x) const {
     const auto s = static_cast<double>(step);
-    const double inside =
-        std::clamp(x, static_cast<double>(first), static_cast<double>(last));
+    const double inside = std::clamp(x, static_cast<double>(first), static_cast<double>(last));
     const auto below =
         std::clamp(static_cast<std::int64_t>(std::floor(inside / s)) * step, first, last);
     return {below, std::min(below + step, last)};
@@ -253,9 +254,8 @@ class Search {
     if (limited_) {
       return off <= 2 * wide || (c.head_dim % 8 == 0 && off <= std::max(0.1, 3 * wide));
     }
-    return !found_.least_bad ||
-           found_.units(Candidate{.off = {.kv_cache = c.off.kv_cache}}, wide) <=
-               found_.units(*found_.least_bad, wide);
+    return !found_.least_bad || found_.units(Candidate{.off = {.kv_cache = c.off.kv_cache}},
+                                             wide) <= found_.units(*found_.least_bad, wide);
   }
 
   void for_heads(Candidate c) {
@@ -290,14 +290,13 @@ class Search {
   void for_hidden(Candidate c) {
     const auto base_hidden = static_cast<double>(base_.hidden_size);
     const double q = query_width(shape_);
-    const Multiples sizes =
-        options_.fix_hidden_size
-            ? Multiples(*options_.fix_hidden_size)
-            : Multiples(std::max(options_.bounds_hidden[0] * base_hidden,
-                                 q / (options_.bounds_query[1] * base_query_)),
-                        std::min(options_.bounds_hidden[1] * base_hidden,
-                                 q / (options_.bounds_query[0] * base_query_)),
-                        steps_.hidden);
+    const Multiples sizes = options_.fix_hidden_size
+                                ? Multiples(*options_.fix_hidden_size)
+                                : Multiples(std::max(options_.bounds_hidden[0] * base_hidden,
+                                                     q / (options_.bounds_query[1] * base_query_)),
+                                            std::min(options_.bounds_hidden[1] * base_hidden,
+                                                     q / (options_.bounds_query[0] * base_query_)),
+                                            steps_.hidden);
     const double distance = c.distance;
     for (c.hidden = sizes.first; c.hidden <= sizes.last; c.hidden += sizes.step) {
       reach(Level::kWidth);
@@ -396,13 +395,13 @@ class Search {
     const auto base = static_cast<double>(base_.num_experts);
     const auto most = static_cast<double>(
         options_.max_experts.value_or(std::numeric_limits<std::int64_t>::max()));
-    return {std::max(options_.bounds_experts[0] * base,
-                     static_cast<double>(base_.num_experts_per_tok)),
-            std::min(options_.bounds_experts[1] * base, most), steps_.experts};
+    return {
+        std::max(options_.bounds_experts[0] * base, static_cast<double>(base_.num_experts_per_tok)),
+        std::min(options_.bounds_experts[1] * base, most), steps_.experts};
   }
 
-  /// With A = (parameters − fixed) / layers, a width i wants A / (h + 3·h·i + bias) experts, and the
-  /// FLOPs are fixed + 6·layers·h·(experts + 3·k·i): few wide experts or many narrow ones.
+  /// With A = (parameters − fixed) / layers, a width i wants A / (h + 3·h·i + bias) experts, and
+  /// the FLOPs are fixed + 6·layers·h·(experts + 3·k·i): few wide experts or many narrow ones.
   void for_expert_widths(Candidate c) {
     const Fixed fixed = fixed_costs();
     const Multiples all = widths(c.hidden, options_.fix_moe_intermediate_size);
@@ -423,10 +422,9 @@ class Search {
       c.expert_width = width;
       c.experts = experts;
       c.off.flops = (fixed.flops + rate * (e + top_k * 3 * i)) / target_.flops_per_token - 1;
-      c.off.parameters =
-          (fixed.parameters + sparse_.physical * (h + 3 * h * i + bias) * e) /
-              target_.parameters_total -
-          1;
+      c.off.parameters = (fixed.parameters + sparse_.physical * (h + 3 * h * i + bias) * e) /
+                             target_.parameters_total -
+                         1;
       c.distance = distance + square_log(i / h / base_width_);
       found_.add(c);
     };
@@ -436,7 +434,8 @@ class Search {
         consider(width, e);
       }
     };
-    // FLOPs = T  ⇔  k·u² − (k·(h + bias) + (T − fixed) / (6·layers))·u + h·A = 0, u = h + 3·h·i + bias.
+    // FLOPs = T  ⇔  k·u² − (k·(h + bias) + (T − fixed) / (6·layers))·u + h·A = 0, u = h + 3·h·i +
+    // bias.
     const auto widths_for = [&](double flops) -> std::optional<std::array<double, 2>> {
       const double b = top_k * (h + bias) + (flops - fixed.flops) / (6 * sparse_.executed);
       const double inside = b * b - 4 * top_k * h * wanted;

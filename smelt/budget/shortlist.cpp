@@ -31,8 +31,8 @@ std::array<double, 3> Shortlist::sorted_units(const Candidate& c, double kv_tole
 void Shortlist::add(const Candidate& c) {
   const auto keep_nearest = [&](std::optional<Candidate>& best, double tolerance) {
     const double u = units(c, tolerance);
-    if (u <= 1 && (!best || std::pair(c.distance, u) <
-                                std::pair(best->distance, units(*best, tolerance)))) {
+    if (u <= 1 &&
+        (!best || std::pair(c.distance, u) < std::pair(best->distance, units(*best, tolerance)))) {
       best = c;
     }
   };

@@ -48,7 +48,8 @@ class Problems {
 /// The nearest of `choices` to `word` when it is near enough to be a typing error, else "".
 std::string nearest(std::string_view word, const std::vector<std::string>& choices);
 
-/// `text` as an error message quotes it: at most 80 bytes, whole UTF-8 characters, "…" where more was.
+/// `text` as an error message quotes it: at most 80 bytes, whole UTF-8 characters, "…" where more
+/// was.
 std::string clipped(std::string_view text);
 
 /// "a, b or c".

@@ -41,8 +41,7 @@ T smelt::json_get(const Json& object, const char* key, std::string_view name) {
   }
   const Json& value = object.at(key);
   const auto fail = [&](const std::string& what) {
-    throw Error("core",
-                "key \"" + std::string(key) + "\" " + what + ", got " + shown(value), name);
+    throw Error("core", "key \"" + std::string(key) + "\" " + what + ", got " + shown(value), name);
   };
   // The JSON library would cut 1.5 to 1, wrap -1 to a large number and read true as 1.
   if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {

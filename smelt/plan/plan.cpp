@@ -81,8 +81,8 @@ void add_words(const StudyConfig& study, Plan& plan) {
     scales.insert(cell.scale);
     experts.insert(cell.experts);
     if (!cell.match.within_tolerance) {
-      plan.words.push_back("cell " + cell.name + " is not matched within tolerance: " +
-                           cell.match.words.front());
+      plan.words.push_back("cell " + cell.name +
+                           " is not matched within tolerance: " + cell.match.words.front());
     }
   }
   if (plan.cells.size() < 6) {

@@ -48,9 +48,9 @@ struct RateOptions {
     visit(Field{"seed", "seed of the trials", "", 0}, self.seed);
     visit(Field{"steps", "stable steps of a trial; 0: the first horizon", "steps", 0, kMostSteps},
           self.steps);
-    visit(Field{"decay_steps", "decay steps of a trial; 0: as the endpoints", "steps", 0,
-                kMostSteps},
-          self.decay_steps);
+    visit(
+        Field{"decay_steps", "decay steps of a trial; 0: as the endpoints", "steps", 0, kMostSteps},
+        self.decay_steps);
   }
 };
 
@@ -98,9 +98,9 @@ struct HorizonOptions {
     visit(Field{"steps", "steps of the stable run at which decay branches fork", "steps", 1,
                 kMostSteps},
           self.steps);
-    visit(Field{"decay_steps", "steps of each decay branch, on fresh tokens", "steps", 1,
-                kMostSteps},
-          self.decay_steps);
+    visit(
+        Field{"decay_steps", "steps of each decay branch, on fresh tokens", "steps", 1, kMostSteps},
+        self.decay_steps);
   }
 };
 

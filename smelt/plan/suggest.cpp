@@ -66,12 +66,12 @@ std::vector<Scale> suggest_scales(const StudyConfig& study) {
     Scale scale{"", whole, {counts.begin(), counts.end()}};
     arch::ModelConfig& m = scale.baseline;
     m.hidden_size = scaled(whole.hidden_size, factor, step);
-    m.num_attention_heads = scaled(whole.num_attention_heads, factor,
-                                   whole.latent() ? 1 : whole.num_key_value_heads);
+    m.num_attention_heads =
+        scaled(whole.num_attention_heads, factor, whole.latent() ? 1 : whole.num_key_value_heads);
     if (whole.latent()) m.num_key_value_heads = m.num_attention_heads;
-    for (const auto width : {&arch::ModelConfig::moe_intermediate_size,
-                             &arch::ModelConfig::intermediate_size,
-                             &arch::ModelConfig::shared_expert_intermediate_size}) {
+    for (const auto width :
+         {&arch::ModelConfig::moe_intermediate_size, &arch::ModelConfig::intermediate_size,
+          &arch::ModelConfig::shared_expert_intermediate_size}) {
       m.*width = scaled(whole.*width, factor, step);
     }
     scale.name = fmt::format("h{}", m.hidden_size);

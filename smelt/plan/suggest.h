@@ -10,9 +10,9 @@
 
 namespace smelt::plan {
 
-/// The study's own scales where they make six cells of at least two scales and (unless all are dense)
-/// two sparsities; else three scales of its largest one's shape (half, 0.7 and whole width), each
-/// with half, once and twice its experts, or six widths of a dense one.
+/// The study's own scales where they make six cells of at least two scales and (unless all are
+/// dense) two sparsities; else three scales of its largest one's shape (half, 0.7 and whole width),
+/// each with half, once and twice its experts, or six widths of a dense one.
 std::vector<Scale> suggest_scales(const StudyConfig& study);
 
 /// Horizons that spend `flops` on the cells of `plan` and the study's seeds and rates: four, each

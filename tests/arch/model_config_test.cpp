@@ -119,8 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadGeometryTest,
     ::testing::Values(
         BadGeometry{"hidden_size", 0, "hidden_size: expected 1 to 1000000000, got 0"},
-        BadGeometry{"num_hidden_layers", -3,
-                    "num_hidden_layers: expected 1 to 1000000, got -3"},
+        BadGeometry{"num_hidden_layers", -3, "num_hidden_layers: expected 1 to 1000000, got -3"},
         BadGeometry{"num_attention_heads", 3, "expected a multiple of num_key_value_heads = 2"},
         BadGeometry{"head_dim", 7, "head_dim: expected an even number"},
         BadGeometry{"num_experts_per_tok", 9, "expected at most num_experts = 8, got 9"},
@@ -153,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "loop.visits: expected 1 to 64, got 4611686018427387904"},
         BadGeometry{"num_local_experts", 18446744073709551615u,
                     "num_local_experts and num_experts differ: 18446744073709551615 and 8"},
-        BadGeometry{"mlp_only_layers", {1, 1}, "mlp_only_layers: expected rising layers, each once"},
+        BadGeometry{
+            "mlp_only_layers", {1, 1}, "mlp_only_layers: expected rising layers, each once"},
         BadGeometry{"rope_scaling", "linear", "rope_scaling: expected an object or null"},
         BadGeometry{"hidden_act", std::string(5000, 'x'), "xxx… (config.json)"},
         BadGeometry{"is_decoder", true, "key \"is_decoder\" changes the arithmetic"}));

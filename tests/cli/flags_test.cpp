@@ -79,8 +79,7 @@ TEST(Flags, DefaultsStay) {
 
 TEST(Flags, WrongValuesNameTheFlag) {
   testing::Options options;
-  EXPECT_EQ(parse(options, {"--max-steps", "0"}),
-            "--max-steps: expected 1 to 1000, got 0");
+  EXPECT_EQ(parse(options, {"--max-steps", "0"}), "--max-steps: expected 1 to 1000, got 0");
   EXPECT_EQ(parse(options, {"--rate", "2"}), "--rate: expected 0 to 1, got 2");
   EXPECT_EQ(parse(options, {"--rates", "1,-1"}), "--rates: expected at least 0, got -1");
   EXPECT_EQ(parse(options, {"--limit", "nan"}), "--limit: expected at least 0, got nan");

@@ -82,9 +82,9 @@ TEST(ParseJson, NestingHasALimit) {
 }
 
 TEST(JsonGet, LongValuesAreClipped) {
-  testing::expect_error([&] { json_get<int>({{"s", std::string(5000, 'x')}}, "s", "c.json"); },
-                        "[core] key \"s\" has the wrong type, got \"" + std::string(79, 'x') +
-                            "… (c.json)");
+  testing::expect_error(
+      [&] { json_get<int>({{"s", std::string(5000, 'x')}}, "s", "c.json"); },
+      "[core] key \"s\" has the wrong type, got \"" + std::string(79, 'x') + "… (c.json)");
 }
 
 TEST(JsonGet, ErrorsNameKeyValueAndFile) {

@@ -75,7 +75,7 @@ TEST_F(RunConfigTest, EveryProblemAtOnceWithItsLine) {
         "head_dim: expected an even number", "run.toml:9)", "missing key \"data.row_length\"",
         "run.toml:13)", "pool: expected stable, decay", "run.toml:15)",
         "unknown key \"train.stepz\"; did you mean \"steps\"?", "run.toml:17)",
-        "lr: expected at least 0", "run.toml:18)", "beta1: expected a number, got a string",
+        "lr: expected 0 to 10, got -1", "run.toml:18)", "beta1: expected a number, got a string",
         "run.toml:19)", "balance: expected global, row or off, got \"bias\"", "run.toml:21)"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
