@@ -12,7 +12,6 @@
 namespace smelt::law {
 namespace {
 
-constexpr double kLeastSquares = 1e9;  // a delta that no residual reaches
 constexpr std::size_t kFolds = 10;
 constexpr double kHeldOutShare = 0.25;
 constexpr double kNearTie = 2;  // difference of AICc
@@ -84,7 +83,8 @@ FormScore score(const Candidate& candidate, const FitOptions& options) {
   s.identifiable = robust.identifiable;
   s.words = robust.status_words;
   FitOptions least = options;
-  least.delta = kLeastSquares;
+  least.loss = RobustLoss::kSquared;
+  least.residuals = Residuals::kLog;
   const FitResult squares = fit(candidate.points, form, least);
   s.coefficients = make_design(candidate.points, form, least).free_coefficients;
   double sum = 0;

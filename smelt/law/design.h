@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "smelt/law/fit.h"
+#include "smelt/law/covariance.h"
 #include "smelt/law/solver.h"
 
 namespace smelt::law {
@@ -23,7 +24,7 @@ struct Design {
 /// Throws Error with every bad row and every bad option.
 Design make_design(const std::vector<Point>& points, const Form& form, const FitOptions& options);
 
-/// Distinct (F, S, D) among the rows of positive weight.
+/// Distinct places (F, S, D, …) among the rows of positive weight.
 std::size_t distinct_points(const Problem& problem);
 
 /// Why the optimum means nothing by itself: singular Jacobian, terms that vanished.  Empty = fine.
@@ -36,7 +37,16 @@ inline constexpr double kSingular = 1e-7;
 /// Spread of ln(1 - S) below which points count as of one sparsity.
 inline constexpr double kSameSparsity = 0.1;
 
+/// Huber's delta that stands for absolute residuals: far below any scatter of losses.
+inline constexpr double kAlmostAbsolute = 1e-8;
+
+/// The numbers of an optimum, without standard errors and diagnostics.
 FitResult summarize(const Design& design, const std::vector<Point>& points,
-                    const SearchResult& found);
+                    const FitOptions& options, const SearchResult& found);
+
+/// What fit() says of an optimum: diagnostics and sandwich errors where it is identifiable.
+FitResult finish_fit(const Design& design, const std::vector<Point>& points,
+                     const FitOptions& options, const SearchResult& found);
+
 
 }  // namespace smelt::law

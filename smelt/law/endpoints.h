@@ -25,12 +25,14 @@ struct Point {
   double tokens = 0;    // D
   double loss = 0;      // nats per token
   double weight = 1;    // 1 / sigma^2, any common factor
+  double recurrent = 0, visits = 1;  // N_rec and r, of the form "recurrence"
+  double experts = 1;                // X
   std::string cell;     // unit of the cell bootstrap
   std::int64_t seed = 0;
   std::string group;  // arm
   std::string where;  // "endpoints.csv:17", for messages
 
-  Inputs inputs() const { return {size, sparsity, tokens}; }
+  Inputs inputs() const { return {size, sparsity, tokens, recurrent, visits, experts}; }
 };
 
 /// Which columns hold what.  A column that is not there is filled with its default (weight 1,

@@ -36,6 +36,15 @@ void add_sandwich(const Design& design, const std::vector<Point>& points, const 
 
 }  // namespace
 
+FitResult finish_fit(const Design& design, const std::vector<Point>& points,
+                     const FitOptions& options, const SearchResult& found) {
+  FitResult result = summarize(design, points, options, found);
+  if (!result.identifiable) return result;
+  add_sandwich(design, points, found.best, result);
+  result.diagnostics = diagnose(result.law, points);
+  return result;
+}
+
 FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Design design = make_design(points, form, options);
@@ -47,16 +56,13 @@ FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptio
                   {"there are no points"}};
     result.status = FitStatus::kTooFewPoints;
     result.status_words = "too few points: there are none";
+    result.options = options;
     result.delta = options.delta;
     return result;
   }
   const StartGrid grid(design.problem);
   const SearchResult found = search(design.problem, grid, static_cast<std::size_t>(options.starts));
-  result = summarize(design, points, found);
-  if (result.identifiable) {
-    add_sandwich(design, points, found.best, result);
-    result.diagnostics = diagnose(result.law, points);
-  }
+  result = finish_fit(design, points, options, found);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
@@ -69,12 +75,13 @@ std::vector<double> log_residuals(const Law& law, const std::vector<Point>& poin
   return residuals;
 }
 
-Json to_json(const FitResult& result) {
+Json to_json(const FitResult& result, bool keep_draws) {
   const Json law = to_json(result.law);
   Json json = {{"schema", "smelt.fit/1"},
                {"form", result.law.form->name},
                {"equation", result.law.form->equation},
-               {"residuals", "ln loss"},
+               {"loss", enum_name(result.options.loss)},
+               {"residuals", result.options.residuals == Residuals::kLog ? "ln loss" : "loss"},
                {"delta", result.delta},
                {"points", result.points}};
   Json& coefficients = json["coefficients"] = Json::object();
@@ -113,6 +120,9 @@ Json to_json(const FitResult& result) {
       intervals[result.law.form->coefficients[i]] = range_json(result.intervals[i]);
     }
     json["intervals"] = intervals;
+    json["interval_kind"] = result.interval_kind;
+  }
+  if (!result.leave_one_out.empty()) {
     Json shifts = Json::object();
     for (std::size_t i = 0; i < result.leave_one_out.size(); ++i) {
       shifts[result.law.form->coefficients[i]] = finite(result.leave_one_out[i]);
@@ -121,6 +131,7 @@ Json to_json(const FitResult& result) {
     json["draws"] = result.draws;
     json["draws_used"] = result.draws_used;
   }
+  if (keep_draws && result.draw_values) json["draws_kept"] = to_json(*result.draw_values);
   if (law.contains("range")) json["range"] = law.at("range");
   if (result.identifiable) json["diagnostics"] = to_json(result.diagnostics);
   json["seconds"] = result.seconds;

@@ -1,5 +1,5 @@
-// Fits a scaling law: sum of Huber(delta) over residuals of ln loss, from many starts (paper
-// section 6).
+// Fits a scaling law: a robust sum over residuals of ln loss, Huber's by default (paper section 6),
+// from many starts.
 //
 //   FitResult result = fit(read_endpoints("endpoints.csv").points("smelt"), find_form("smelt"));
 //   if (!result.law.unidentified.empty()) …words…
@@ -16,23 +16,55 @@
 
 #include "smelt/core/fields.h"
 #include "smelt/law/diagnostics.h"
+#include "smelt/law/draws.h"
 #include "smelt/law/endpoints.h"
 #include "smelt/law/form.h"
 
 namespace smelt::law {
 
+/// What a residual costs.
+enum class RobustLoss { kHuber, kSquared, kAbsolute, kAsymmetric };
+/// Of ln loss, or of the loss itself.
+enum class Residuals { kLog, kPlain };
+
+}  // namespace smelt::law
+
+template <>
+struct smelt::EnumNames<smelt::law::RobustLoss> {
+  static constexpr std::pair<smelt::law::RobustLoss, const char*> kNames[] = {
+      {smelt::law::RobustLoss::kHuber, "huber"},
+      {smelt::law::RobustLoss::kSquared, "squared"},
+      {smelt::law::RobustLoss::kAbsolute, "absolute"},
+      {smelt::law::RobustLoss::kAsymmetric, "asymmetric"}};
+};
+template <>
+struct smelt::EnumNames<smelt::law::Residuals> {
+  static constexpr std::pair<smelt::law::Residuals, const char*> kNames[] = {
+      {smelt::law::Residuals::kLog, "log"}, {smelt::law::Residuals::kPlain, "plain"}};
+};
+
+namespace smelt::law {
+
 struct FitOptions {
   double delta = 1e-3;
+  RobustLoss loss = RobustLoss::kHuber;
+  Residuals residuals = Residuals::kLog;
+  double quantile = 0.25;
   std::int64_t starts = 16;
   std::vector<std::string> fix;
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit(Field{"delta", "Huber threshold on residuals of ln loss; 1 or more is least squares",
-                "nats/nat", 1e-9, 1e9},
-          self.delta);
+    visit(Field{"delta", "Huber threshold on residuals", "of ln loss", 1e-9, 1e9}, self.delta);
+    visit(Field{"loss", "what a residual costs: Huber's loss, its square, its size, or Huber's with "
+                        "the sides weighed by --quantile"},
+          self.loss);
+    visit(Field{"residuals", "of ln loss, or plain ones of the loss, nats"}, self.residuals);
+    visit(Field{"quantile", "of an asymmetric loss: the share of points to lie below the law", "",
+                0.001, 0.999},
+          self.quantile);
     visit(Field{"starts", "starts refined out of the exponent grid", "", 1, 1024}, self.starts);
-    visit(Field{"fix", "coefficients held at a value: E or an exponent, as E=1.6"}, self.fix);
+    visit(Field{"fix", "coefficients held at a value, as E=1.6"}, self.fix);
   }
 };
 
@@ -49,9 +81,10 @@ struct FitResult {
   FitStatus status = FitStatus::kConverged;
   std::string status_words;   // one sentence
   bool identifiable = false;  // law.unidentified is empty
+  FitOptions options;
   double delta = 0;
   std::size_t points = 0;
-  double objective = 0;  // plain sum of (weighted) Huber terms, not divided by delta^2
+  double objective = 0;  // plain sum of the (weighted) residuals' costs, not divided by delta^2
   double rmse = 0;       // nats, of the loss itself
   std::int64_t starts_tried = 0;
   std::int64_t starts_agreeing = 0;  // reached the best objective to 1e-9 relative
@@ -64,6 +97,7 @@ struct FitResult {
   double seconds = 0;
 
   std::vector<std::optional<Range>> intervals;  // from bootstrap_fit(), else empty
+  std::string interval_kind;                    // "percentile", "bca" or "profile"
   /// In the order of the coefficients: the spread of the draws; without draws the sandwich's.  NaN
   /// where they cannot be told.
   std::vector<double> standard_errors;
@@ -71,6 +105,7 @@ struct FitResult {
   std::vector<double> leave_one_out;  // largest shift of each coefficient without one unit
   std::int64_t draws = 0;
   std::int64_t draws_used = 0;
+  std::optional<Draws> draw_values;
   Diagnostics diagnostics;  // empty where the law is not identifiable
 };
 
@@ -82,8 +117,8 @@ FitResult fit(const std::vector<Point>& points, const Form& form, const FitOptio
 /// Residuals predicted - actual of ln loss, in the order of `points`.
 std::vector<double> log_residuals(const Law& law, const std::vector<Point>& points);
 
-/// Keys of the schema "smelt.fit/1".
-Json to_json(const FitResult& result);
+/// Keys of the schema "smelt.fit/1"; the drawn coefficients too with `keep_draws`.
+Json to_json(const FitResult& result, bool keep_draws = false);
 
 }  // namespace smelt::law
 

@@ -7,58 +7,48 @@
 namespace smelt::law {
 namespace {
 
-Separable separable(const Law& law, double sparsity) {
-  return law.form->separable(law.coefficients, sparsity);
-}
-
-bool usable(const Separable& s) {
-  const double logs = std::log(s.A) + std::log(s.K) + std::log(s.a) + std::log(s.c);
-  return std::isfinite(logs) && std::isfinite(s.E);
-}
-
-Separable checked(const Law& law, double sparsity) {
-  const Separable s = separable(law, sparsity);
-  if (!usable(s)) {
-    throw Error("law",
-                "the law has no compute-optimal frontier: a term in size or tokens is absent");
-  }
-  return s;
+bool usable(const Optimum& best) {
+  return std::isfinite(best.E) && std::isfinite(best.excess) && best.excess > 0 &&
+         std::isfinite(best.log_flops_per_token) && best.gamma > 0;
 }
 
 }  // namespace
 
 bool has_frontier(const Law& law, double sparsity) {
-  return usable(separable(law, sparsity));
+  return law.form->optimum && usable(law.form->optimum(law.coefficients, sparsity, 40));
 }
 
 Frontier frontier(const Law& law, double compute, double sparsity) {
   if (!(compute > 0) || !std::isfinite(compute)) {
     throw Error("law", "compute: expected a finite number above 0, got " + number_text(compute));
   }
-  const Separable s = checked(law, sparsity);
-  // In logarithms: C^c alone overflows nothing, but amplitudes of steep fits may.
+  if (!has_frontier(law, sparsity)) {
+    throw Error("law",
+                law.form->optimum
+                    ? "the law has no compute-optimal frontier: a term in size or tokens is absent"
+                    : "form " + law.form->name + " has no compute-optimal frontier");
+  }
   const double log_compute = std::log(compute);
-  const double log_size =
-      (std::log(s.a * s.A) + s.c * log_compute - std::log(s.c) - std::log(s.K)) / (s.a + s.c);
-  const double log_tokens = log_compute - log_size;
+  const Optimum optimum = law.form->optimum(law.coefficients, sparsity, log_compute);
+  const double log_tokens = log_compute - optimum.log_flops_per_token;
   Frontier best;
   best.compute = compute;
-  best.flops_per_token = std::exp(log_size);
+  best.flops_per_token = std::exp(optimum.log_flops_per_token);
   best.tokens = std::exp(log_tokens);
-  best.loss =
-      s.E + std::exp(std::log(s.A) - s.a * log_size) + std::exp(std::log(s.K) - s.c * log_tokens);
-  best.gamma = s.a * s.c / (s.a + s.c);
-  best.tokens_per_parameter = 6 * std::exp(log_tokens - log_size);
+  best.loss = optimum.E + optimum.excess;
+  best.gamma = optimum.gamma;
+  best.tokens_per_parameter = 6 * std::exp(log_tokens - optimum.log_flops_per_token);
   return best;
 }
 
 std::optional<double> compute_for_loss(const Law& law, double loss, double sparsity) {
-  const Separable s = checked(law, sparsity);
-  if (!(loss > s.E)) return std::nullopt;
-  // On the frontier L* - E falls as C^-gamma exactly, so one known point gives all.
-  const Frontier one = frontier(law, 1e20, sparsity);
+  if (!has_frontier(law, sparsity)) frontier(law, 1, sparsity);  // throws
+  // The excess falls as C^-gamma exactly, so one known point gives all.
+  constexpr double kLogCompute = 46;  // near 1e20
+  const Optimum one = law.form->optimum(law.coefficients, sparsity, kLogCompute);
+  if (!(loss > one.E)) return std::nullopt;
   const double compute =
-      1e20 * std::exp((std::log(one.loss - s.E) - std::log(loss - s.E)) / one.gamma);
+      std::exp(kLogCompute + (std::log(one.excess) - std::log(loss - one.E)) / one.gamma);
   if (!std::isfinite(compute)) return std::nullopt;
   return compute;
 }
@@ -70,6 +60,8 @@ ExactGain ce_gain(const Law& reference, const Law& target, double compute, doubl
   result.loss_gap = result.reference.loss - result.target.loss;
   result.reference_compute = compute_for_loss(reference, result.target.loss, sparsity);
   if (result.reference_compute) result.gain = 1 - compute / *result.reference_compute;
+  result.target_compute = compute_for_loss(target, result.reference.loss, sparsity);
+  if (result.target_compute) result.reverse_gain = 1 - *result.target_compute / compute;
   return result;
 }
 

@@ -34,8 +34,11 @@ std::optional<double> compute_for_loss(const Law& law, double loss, double spars
 struct ExactGain {
   std::optional<double> gain;  // a fraction; nothing when the reference never gets there
   std::optional<double> reference_compute;  // C_reference
-  Frontier target;                          // at C_target
-  Frontier reference;                       // at C_target too: its tokens per parameter
+  /// The same from the reference's side: the compute at which the target reaches the loss that the
+  /// reference has at `compute`, and 1 − that over `compute`.
+  std::optional<double> target_compute, reverse_gain;
+  Frontier target;     // at C_target
+  Frontier reference;  // at C_target too: its tokens per parameter
   double loss_gap = 0;                      // reference - target frontier loss at C_target, nats
 };
 ExactGain ce_gain(const Law& reference, const Law& target, double compute, double sparsity);

@@ -3,170 +3,42 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <map>
-#include <mutex>
 #include <set>
 
-#include "smelt/core/parallel.h"
-#include "smelt/core/philox.h"
 #include "smelt/law/design.h"
+#include "smelt/law/subsets.h"
 
 namespace smelt::law {
 namespace {
-
-constexpr std::size_t kDrawStarts =
-    4;  // grid starts refined per draw, beside the full data's optimum
-constexpr double kShareNeeded = 0.5;  // of the draws, for an interval to mean anything
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-std::string unit_of(const Point& point, std::size_t index, Unit unit, const Form& form) {
-  switch (unit) {
-    case Unit::kCell:
-      return point.cell;
-    case Unit::kRun:
-      return point.cell + "#" + std::to_string(point.seed);
-    case Unit::kPoint:
-      return std::to_string(index);
-    case Unit::kSize:
-      return fmt::format("{:.4e}", point.size);
-    case Unit::kCompute:  // bins of a factor of two
-      return fmt::format("{:+05.0f}", std::floor(std::log2(compute_of(form, point.inputs()))));
-  }
-  return "";
+/// Sets what two laws say at a point; nothing where one has no frontier.
+void set_quantities(const Law& reference, const Law& target, std::optional<double> time_ratio,
+                    GainPoint& point) {
+  const ExactGain exact = ce_gain(reference, target, point.compute, point.sparsity);
+  point.gain = exact.gain;
+  point.target_loss = exact.target.loss;
+  point.reference_loss = exact.reference.loss;
+  point.reference_compute = exact.reference_compute;
+  point.target_compute = exact.target_compute;
+  point.reverse_gain = exact.reverse_gain;
+  point.tpp_reference = exact.reference.tokens_per_parameter;
+  point.tpp_target = exact.target.tokens_per_parameter;
+  point.size_reference = exact.reference.flops_per_token;
+  point.size_target = exact.target.flops_per_token;
+  point.tokens_reference = exact.reference.tokens;
+  point.tokens_target = exact.target.tokens;
+  point.loss_gap = exact.loss_gap;
+  if (exact.gain && time_ratio) point.wall_clock_gain = 1 - (1 - *exact.gain) * *time_ratio;
 }
 
-/// One arm, ready to be drawn again and again.
-struct Arm {
-  Design design;
-  StartGrid grid;
-  SearchResult found;
-  std::vector<std::size_t> unit;  // of every row of the problem
-
-  Arm(const std::vector<Point>& points, const Form& form, const FitOptions& options)
-      : design(make_design(points, form, options)),
-        grid(design.problem),
-        found(search(design.problem, grid, static_cast<std::size_t>(options.starts))) {}
-};
-
-/// The law of a draw in which unit u counts `counts[u]` times; nothing when the draw does not
-/// determine it.
-std::optional<Law> draw_law(const Arm& arm, const std::vector<double>& counts) {
-  Problem problem = arm.design.problem;
-  for (std::size_t i = 0; i < problem.x.size(); ++i) problem.weight[i] *= counts[arm.unit[i]];
-  if (distinct_points(problem) < arm.design.free_coefficients) return std::nullopt;
-  const SearchResult found = search(problem, arm.grid, kDrawStarts, &arm.found.best.unknowns);
-  const JacobianShape shape = jacobian_shape(problem, found.best);
-  if (!faults_of(problem, found.best, shape).empty()) return std::nullopt;
-  return Law{problem.form, found.best.coefficients, std::nullopt, {}};
-}
-
-std::vector<double> draw_counts(const Philox& random, std::size_t draw, std::size_t units) {
-  std::vector<double> counts(units, 0.0);
-  for (std::size_t i = 0; i < units; ++i) counts[random.below(draw * units + i, units)] += 1;
-  return counts;
-}
-
-/// Linear interpolation between order statistics (the usual definition, "type 7").
-double quantile(const std::vector<double>& sorted, double share) {
-  const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto low = static_cast<std::size_t>(place);
-  const std::size_t high = std::min(low + 1, sorted.size() - 1);
-  return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
-}
-
-std::optional<Range> percentile_interval(std::vector<double> values, double confidence) {
-  if (values.size() < 20) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  return Range{quantile(values, 0.5 * (1 - confidence)), quantile(values, 0.5 * (1 + confidence))};
-}
-
-double normal_cdf(double z) {
-  return 0.5 * std::erfc(-z / std::sqrt(2.0));
-}
-
-/// z with P(Z < z) = p, by halving: an interval needs a few digits.
-double normal_quantile(double p) {
-  double low = -9, high = 9;
-  for (int i = 0; i < 80; ++i) {
-    const double middle = 0.5 * (low + high);
-    (normal_cdf(middle) < p ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
-}
-
-/// Bias-corrected and accelerated (Efron 1987): the percentiles are shifted by how far the draws
-/// lie from the estimate and by the skewness that leaving out one unit at a time shows.
-std::optional<Range> bca_interval(const std::vector<double>& draws, double estimate,
-                                  const std::vector<double>& left_out, double confidence) {
-  if (draws.size() < 20 || left_out.size() < 3) return std::nullopt;
-  const auto below = static_cast<double>(std::count_if(
-      draws.begin(), draws.end(), [estimate](double value) { return value < estimate; }));
-  const auto equal = static_cast<double>(std::count(draws.begin(), draws.end(), estimate));
-  const double share = (below + 0.5 * equal) / static_cast<double>(draws.size());
-  if (share <= 0 || share >= 1) return percentile_interval(draws, confidence);
-  const double bias = normal_quantile(share);
-  double mean = 0, squares = 0, cubes = 0;
-  for (const double value : left_out) mean += value / static_cast<double>(left_out.size());
-  for (const double value : left_out) {
-    squares += (mean - value) * (mean - value);
-    cubes += std::pow(mean - value, 3);
-  }
-  const double acceleration = squares > 0 ? cubes / (6 * std::pow(squares, 1.5)) : 0;
-  const auto level = [&](double p) {
-    const double z = bias + normal_quantile(p);
-    return normal_cdf(bias + z / (1 - acceleration * z));
-  };
-  const double low = level(0.5 * (1 - confidence)), high = level(0.5 * (1 + confidence));
-  if (!(low > 0 && high < 1 && low < high)) return percentile_interval(draws, confidence);
-  std::vector<double> sorted = draws;
-  std::sort(sorted.begin(), sorted.end());
-  return Range{quantile(sorted, low), quantile(sorted, high)};
-}
-
-std::size_t name_units(std::vector<Arm*> arms, std::vector<const std::vector<Point>*> points,
-                       Unit unit, std::size_t& shared) {
-  std::map<std::string, std::size_t> number;
-  std::vector<std::set<std::string>> of_arm(arms.size());
-  // Numbered by name, so that the order of rows does not matter.
-  for (std::size_t a = 0; a < arms.size(); ++a) {
-    for (std::size_t i = 0; i < points[a]->size(); ++i) {
-      const std::string name = unit_of((*points[a])[i], i, unit, *arms[a]->design.problem.form);
-      number.emplace(name, 0);
-      of_arm[a].insert(name);
-    }
-  }
-  std::size_t next = 0;
-  shared = 0;
-  for (auto& [name, value] : number) {
-    value = next++;
-    shared += std::all_of(of_arm.begin(), of_arm.end(),
-                          [&](const auto& set) { return set.contains(name); });
-  }
-  for (std::size_t a = 0; a < arms.size(); ++a) {
-    for (const std::size_t i : arms[a]->design.order) {
-      arms[a]->unit.push_back(
-          number.at(unit_of((*points[a])[i], i, unit, *arms[a]->design.problem.form)));
-    }
-  }
-  return number.size();
-}
-
-void say_used(std::int64_t used, std::int64_t draws, std::vector<std::string>& warnings) {
-  const double share =
-      static_cast<double>(used) / static_cast<double>(std::max<std::int64_t>(draws, 1));
-  if (draws == 0 || share >= 0.98) return;
-  warnings.push_back(fmt::format(
-      "{} of {} draws determine the coefficients; {}", used, draws,
-      share < kShareNeeded ? "too few for an interval" : "the intervals are over those only"));
-}
-
-GainPoint exact_point(const Law& reference, const Law& target, double compute, double sparsity) {
+GainPoint exact_point(const Law& reference, const Law& target, std::optional<double> time_ratio,
+                      double compute, double sparsity) {
   GainPoint point;
   point.compute = compute;
   point.sparsity = sparsity;
@@ -187,16 +59,10 @@ GainPoint exact_point(const Law& reference, const Law& target, double compute, d
     point.words = "undefined: a law has no frontier";
     return point;
   }
-  const ExactGain exact = ce_gain(reference, target, compute, sparsity);
-  point.gain = exact.gain;
-  point.target_loss = exact.target.loss;
-  point.reference_compute = exact.reference_compute;
-  point.tpp_reference = exact.reference.tokens_per_parameter;
-  point.tpp_target = exact.target.tokens_per_parameter;
-  point.loss_gap = exact.loss_gap;
-  if (!exact.gain) {
+  set_quantities(reference, target, time_ratio, point);
+  if (!point.gain) {
     words.push_back("undefined: the target's loss lies below the reference's floor E");
-  } else if (reference.range && !reference.range->compute.contains(*exact.reference_compute)) {
+  } else if (reference.range && !reference.range->compute.contains(*point.reference_compute)) {
     point.extrapolated = true;
   }
   if (point.extrapolated && words.empty())
@@ -237,70 +103,88 @@ void check_options(const GainOptions& options) {
       problems.add("sparsity: expected at least 0 and below 1, got " + number_text(s));
   }
   check_fields(options.bootstrap, problems);
+  if (options.bootstrap.interval == Interval::kProfile) {
+    problems.add("interval: a gain has no profile; expected percentile or bca");
+  }
   problems.throw_if_any();
 }
 
-/// What one draw says at one point.
-struct Drawn {
-  double gain = 0, gap = 0, tpp_reference = 0, tpp_target = 0;
-  bool defined = false;
+/// One law per draw for each arm; nothing where a draw determines one of them not.
+struct LawPairs {
+  std::vector<std::optional<std::pair<Law, Law>>> drawn, left_out;
 };
 
-void add_intervals(const GainOptions& options, Arm& reference, Arm& target, std::size_t units,
-                   GainResult& result) {
-  const auto draws = static_cast<std::size_t>(options.bootstrap.draws);
-  const std::size_t points = result.points.size();
-  std::vector<Drawn> drawn(draws * points);
-  std::vector<char> used(draws, 0);
-  const Philox random(options.bootstrap.seed, "law/bootstrap");
-  std::atomic<std::size_t> done{0};
-  std::mutex mutex;
-  parallel_for(
-      draws,
-      [&](std::size_t draw) {
-        const auto counts = draw_counts(random, draw, units);
-        const auto a = draw_law(reference, counts);
-        const auto b = a ? draw_law(target, counts) : std::nullopt;
-        if (b) {
-          used[draw] = 1;
-          for (std::size_t i = 0; i < points; ++i) {
-            const GainPoint& at = result.points[i];
-            if (!has_frontier(*a, at.sparsity) || !has_frontier(*b, at.sparsity)) continue;
-            const ExactGain exact = ce_gain(*a, *b, at.compute, at.sparsity);
-            // A reference that never gets there needs unbounded compute: the gain is 1.
-            drawn[draw * points + i] = {exact.gain.value_or(1.0), exact.loss_gap,
-                                        exact.reference.tokens_per_parameter,
-                                        exact.target.tokens_per_parameter, true};
-          }
-        }
-        const std::size_t now = ++done;
-        if (options.progress && now % 50 == 0) {
-          const std::lock_guard lock(mutex);
-          options.progress(static_cast<double>(now), static_cast<double>(draws));
-        }
-      },
-      static_cast<unsigned>(options.bootstrap.threads));
-  result.draws = options.bootstrap.draws;
-  result.draws_used = std::count(used.begin(), used.end(), 1);
-  say_used(result.draws_used, result.draws, result.warnings);
-  if (static_cast<double>(result.draws_used) < kShareNeeded * static_cast<double>(draws)) return;
-  for (std::size_t i = 0; i < points; ++i) {
-    std::vector<double> gains, gaps, tpp_a, tpp_b;
-    for (std::size_t draw = 0; draw < draws; ++draw) {
-      const Drawn& one = drawn[draw * points + i];
-      if (!one.defined) continue;
-      gains.push_back(one.gain);
-      gaps.push_back(one.gap);
-      tpp_a.push_back(one.tpp_reference);
-      tpp_b.push_back(one.tpp_target);
+LawPairs law_pairs(const Form& reference_form, const Form& target_form, const Draws& reference,
+                   const Draws& target) {
+  LawPairs pairs;
+  const auto join = [&](const auto& a, const auto& b, auto& out) {
+    for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+      out.emplace_back();
+      if (!a[i] || !b[i]) continue;
+      out.back() = std::pair(Law{&reference_form, *a[i], std::nullopt, {}},
+                             Law{&target_form, *b[i], std::nullopt, {}});
     }
-    GainPoint& point = result.points[i];
-    const double confidence = options.bootstrap.confidence;
+  };
+  join(reference.drawn, target.drawn, pairs.drawn);
+  join(reference.left_out, target.left_out, pairs.left_out);
+  return pairs;
+}
+
+/// What a quantity is in a draw that leaves it undefined: a loss that is never reached needs
+/// unbounded compute.
+double when_undefined(std::string_view name) {
+  if (name == "gain" || name == "wall_clock_gain") return 1;
+  return name == "reverse_gain" ? -INFINITY : INFINITY;
+}
+
+void add_intervals(const LawPairs& pairs, const GainOptions& options,
+                   std::vector<GainPoint>& points) {
+  for (GainPoint& point : points) {
     if (!point.target_loss) continue;
-    point.interval = percentile_interval(std::move(gains), confidence);
-    point.loss_gap_interval = percentile_interval(std::move(gaps), confidence);
-    point.tpp_reference_interval = percentile_interval(std::move(tpp_a), confidence);
-    point.tpp_target_interval = percentile_interval(std::move(tpp_b), confidence);
+    const auto values = [&](const auto& laws) {
+      std::vector<std::vector<double>> columns(gain_quantities().size());
+      for (const auto& pair : laws) {
+        if (!pair || !has_frontier(pair->first, point.sparsity) ||
+            !has_frontier(pair->second, point.sparsity)) {
+          continue;
+        }
+        GainPoint one;
+        one.compute = point.compute;
+        one.sparsity = point.sparsity;
+        set_quantities(pair->first, pair->second, options.time_ratio, one);
+        for (std::size_t q = 0; q < columns.size(); ++q) {
+          const GainQuantity& quantity = gain_quantities()[q];
+          columns[q].push_back((one.*quantity.value).value_or(when_undefined(quantity.name)));
+        }
+      }
+      return columns;
+    };
+    auto drawn = values(pairs.drawn);
+    const bool bca = options.bootstrap.interval == Interval::kBca;
+    const auto left_out = bca ? values(pairs.left_out) : drawn;
+    for (std::size_t q = 0; q < drawn.size(); ++q) {
+      const GainQuantity& quantity = gain_quantities()[q];
+      const auto& value = point.*quantity.value;
+      if (std::string_view(quantity.name) == "wall_clock_gain" && !options.time_ratio) continue;
+      point.*quantity.interval =
+          bca && value
+              ? bca_interval(drawn[q], *value, left_out[q], options.bootstrap.confidence)
+              : percentile_interval(std::move(drawn[q]), options.bootstrap.confidence);
+    }
+  }
+}
+
+/// Intervals out of both arms' draws.
+void use_draws(const Form& reference_form, const Form& target_form, const Draws& reference,
+               const Draws& target, const GainOptions& options, GainResult& result) {
+  const LawPairs pairs = law_pairs(reference_form, target_form, reference, target);
+  result.draws = static_cast<std::int64_t>(pairs.drawn.size());
+  result.draws_used = std::count_if(pairs.drawn.begin(), pairs.drawn.end(),
+                                    [](const auto& pair) { return pair.has_value(); });
+  say_used(result.draws_used, result.draws, result.warnings);
+  if (static_cast<double>(result.draws_used) >=
+      kShareNeeded * static_cast<double>(result.draws)) {
+    add_intervals(pairs, options, result.points);
   }
 }
 
@@ -322,26 +206,79 @@ GainPoint undefined_point(double compute, double sparsity) {
   return point;
 }
 
-void add_points(const Law& reference, const Law& target, const GainOptions& options,
-                GainResult& result) {
+std::vector<GainPoint> points_of(const Law& reference, const Law& target,
+                                 const GainOptions& options, bool identifiable) {
+  std::vector<GainPoint> points;
   for (const double sparsity : options.sparsity) {
     for (const double compute : options.compute) {
-      result.points.push_back(result.identifiable
-                                  ? exact_point(reference, target, compute, sparsity)
-                                  : undefined_point(compute, sparsity));
+      points.push_back(identifiable ? exact_point(reference, target, options.time_ratio, compute,
+                                                  sparsity)
+                                    : undefined_point(compute, sparsity));
     }
+  }
+  return points;
+}
+
+/// Each subset with its own E and amplitudes, in the whole and in every draw.
+void add_subsets(const std::vector<Point>& reference, const std::vector<Point>& target,
+                 const Form& form, const GainOptions& options, const std::vector<Draws>& draws,
+                 GainResult& result) {
+  for (const Subset& subset : options.subsets) {
+    SubsetGain part{subset.name, {}, ""};
+    const SubsetLaws a(with_losses(reference, subset.reference), form, options.fit);
+    const SubsetLaws b(with_losses(target, subset.target), form, options.fit);
+    const auto law_a = a.refit(result.reference->law.coefficients);
+    const auto law_b = b.refit(result.target->law.coefficients);
+    if (!law_a || !law_b) {
+      part.words = "the points do not determine the subset's amplitudes";
+      result.subsets.push_back(std::move(part));
+      continue;
+    }
+    Law first{&form, *law_a, result.reference->law.range, {}};
+    Law second{&form, *law_b, result.target->law.range, {}};
+    part.points = points_of(first, second, options, true);
+    if (!draws.empty()) {
+      const auto threads = static_cast<unsigned>(options.bootstrap.threads);
+      const Draws own_a = a.refit_draws(draws[0], options.bootstrap.unit, threads);
+      const Draws own_b = b.refit_draws(draws[1], options.bootstrap.unit, threads);
+      add_intervals(law_pairs(form, form, own_a, own_b), options, part.points);
+    }
+    result.subsets.push_back(std::move(part));
   }
 }
 
 }  // namespace
+
+std::span<const GainQuantity> gain_quantities() {
+  using P = GainPoint;
+  static constexpr GainQuantity kAll[] = {
+      {"gain", &P::gain, &P::interval},
+      {"target_loss", &P::target_loss, &P::target_loss_interval},
+      {"reference_loss", &P::reference_loss, &P::reference_loss_interval},
+      {"reference_compute", &P::reference_compute, &P::reference_compute_interval},
+      {"target_compute", &P::target_compute, &P::target_compute_interval},
+      {"reverse_gain", &P::reverse_gain, &P::reverse_gain_interval},
+      {"tpp_reference", &P::tpp_reference, &P::tpp_reference_interval},
+      {"tpp_target", &P::tpp_target, &P::tpp_target_interval},
+      {"size_reference", &P::size_reference, &P::size_reference_interval},
+      {"size_target", &P::size_target, &P::size_target_interval},
+      {"tokens_reference", &P::tokens_reference, &P::tokens_reference_interval},
+      {"tokens_target", &P::tokens_target, &P::tokens_target_interval},
+      {"loss_gap", &P::loss_gap, &P::loss_gap_interval},
+      {"wall_clock_gain", &P::wall_clock_gain, &P::wall_clock_gain_interval},
+  };
+  return kAll;
+}
 
 GainResult gain(const std::vector<Point>& reference, const std::vector<Point>& target,
                 const Form& form, const GainOptions& given) {
   const auto start = std::chrono::steady_clock::now();
   check_options(given);
   GainResult result;
-  result.reference = fit(reference, form, given.fit);
-  result.target = fit(target, form, given.fit);
+  result.reference.emplace();
+  result.target.emplace();
+  const auto draws = draw_together({&reference, &target}, form, given.fit, given.bootstrap,
+                                   {&*result.reference, &*result.target}, given.progress);
   result.identifiable = result.reference->identifiable && result.target->identifiable;
   say_laws(*result.reference, "reference", result.warnings);
   say_laws(*result.target, "target", result.warnings);
@@ -349,24 +286,18 @@ GainResult gain(const std::vector<Point>& reference, const std::vector<Point>& t
   if (result.reference->law.range && result.target->law.range) {
     fill_defaults(options, *result.reference->law.range, *result.target->law.range, reference);
   }
-  add_points(result.reference->law, result.target->law, options, result);
-  if (result.identifiable && options.bootstrap.draws > 0) {
-    Arm a(reference, form, options.fit), b(target, form, options.fit);
-    std::size_t shared = 0;
-    const std::size_t units =
-        name_units({&a, &b}, {&reference, &target}, options.bootstrap.unit, shared);
-    if (shared < units) {
-      result.warnings.push_back(fmt::format(
-          "{} of {} units of the bootstrap occur in one arm only: draws are paired over {}",
-          units - shared, units, shared));
-    }
-    add_intervals(options, a, b, units, result);
-  }
+  result.time_ratio = options.time_ratio;
+  result.points =
+      points_of(result.reference->law, result.target->law, options, result.identifiable);
+  if (!draws.empty()) use_draws(form, form, draws[0], draws[1], options, result);
+  if (result.identifiable) add_subsets(reference, target, form, options, draws, result);
   result.seconds = seconds_since(start);
   return result;
 }
 
-GainResult gain(const Law& reference, const Law& target, const GainOptions& options) {
+GainResult gain(const Law& reference, const Law& target, const GainOptions& options,
+                const Draws* reference_draws, const Draws* target_draws) {
+  const auto start = std::chrono::steady_clock::now();
   check_options(options);
   if (options.compute.empty()) throw Error("law", "compute: name at least one budget in FLOPs");
   GainOptions filled = options;
@@ -384,103 +315,59 @@ GainResult gain(const Law& reference, const Law& target, const GainOptions& opti
     result.warnings.push_back(fmt::format("{}: the law is not identifiable: {}", arm,
                                           fmt::join(law->unidentified, "; ")));
   }
-  add_points(reference, target, filled, result);
-  return result;
-}
-
-FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
-                        const FitOptions& options, const BootstrapOptions& bootstrap) {
-  const auto start = std::chrono::steady_clock::now();
-  FitResult result = fit(points, form, options);
-  if (!result.identifiable || bootstrap.draws <= 0) return result;
-  Arm arm(points, form, options);
-  std::size_t shared = 0;
-  const std::size_t units = name_units({&arm}, {&points}, bootstrap.unit, shared);
-  const auto draws = static_cast<std::size_t>(bootstrap.draws);
-  std::vector<std::optional<Law>> laws(draws);
-  const Philox random(bootstrap.seed, "law/bootstrap");
-  parallel_for(
-      draws,
-      [&](std::size_t draw) { laws[draw] = draw_law(arm, draw_counts(random, draw, units)); },
-      static_cast<unsigned>(bootstrap.threads));
-  // The law without each unit: how far it moves, and the skewness that BCa needs.
-  std::vector<std::optional<Law>> left_out(units);
-  parallel_for(
-      units,
-      [&](std::size_t unit) {
-        std::vector<double> counts(units, 1.0);
-        counts[unit] = 0;
-        left_out[unit] = draw_law(arm, counts);
-      },
-      static_cast<unsigned>(bootstrap.threads));
-  result.draws = bootstrap.draws;
-  result.draws_used =
-      std::count_if(laws.begin(), laws.end(), [](const auto& law) { return law.has_value(); });
-  say_used(result.draws_used, result.draws, result.identifiability.warnings);
-  result.standard_errors.clear();
-  result.standard_error_kind = "draws";
-  const bool enough =
-      static_cast<double>(result.draws_used) >= kShareNeeded * static_cast<double>(draws);
-  for (std::size_t j = 0; j < form.coefficients.size(); ++j) {
-    std::vector<double> values;
-    double mean = 0, squares = 0;
-    for (const auto& law : laws) {
-      if (!law) continue;
-      const double value = law->coefficients[j];
-      values.push_back(value);
-      const double step = value - mean;
-      mean += step / static_cast<double>(values.size());
-      squares += step * (value - mean);
-    }
-    const bool several = enough && values.size() > 1;
-    result.standard_errors.push_back(
-        several ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : std::nan(""));
-    double largest = 0;
-    std::vector<double> without;
-    for (const auto& law : left_out) {
-      if (!law) continue;
-      without.push_back(law->coefficients[j]);
-      const double shift = law->coefficients[j] - result.law.coefficients[j];
-      if (std::abs(shift) > std::abs(largest)) largest = shift;
-    }
-    result.leave_one_out.push_back(largest);
-    if (!enough) {
-      result.intervals.emplace_back();
-    } else if (bootstrap.interval == Interval::kBca) {
-      result.intervals.push_back(
-          bca_interval(values, result.law.coefficients[j], without, bootstrap.confidence));
+  result.points = points_of(reference, target, filled, result.identifiable);
+  if (reference_draws && target_draws) {
+    if (reference_draws->key == target_draws->key &&
+        reference_draws->drawn.size() == target_draws->drawn.size()) {
+      use_draws(*reference.form, *target.form, *reference_draws, *target_draws, filled, result);
     } else {
-      result.intervals.push_back(percentile_interval(std::move(values), bootstrap.confidence));
+      result.warnings.push_back(
+          "no interval: the two results were drawn over other units, seeds or numbers of draws");
     }
+  } else if (reference_draws || target_draws) {
+    result.warnings.push_back("no interval: one of the two results carries no draws");
   }
   result.seconds = seconds_since(start);
   return result;
 }
 
+namespace {
+
+Json points_json(const std::vector<GainPoint>& points) {
+  const auto number = [](double value) {
+    return std::isfinite(value) ? Json(value) : Json(nullptr);
+  };
+  Json json = Json::array();
+  for (const GainPoint& point : points) {
+    Json entry = {{"compute", point.compute}, {"sparsity", point.sparsity}};
+    for (const GainQuantity& quantity : gain_quantities()) {
+      const std::string name = quantity.name;
+      const auto& value = point.*quantity.value;
+      const auto& interval = point.*quantity.interval;
+      entry[name] = value ? number(*value) : Json(nullptr);
+      entry[name == "gain" ? "interval" : name + "_interval"] =
+          interval ? Json::array({number(interval->min), number(interval->max)}) : Json(nullptr);
+    }
+    entry["extrapolated"] = point.extrapolated;
+    entry["words"] = point.words;
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace
+
 Json to_json(const GainResult& result) {
-  const auto optional = [](const std::optional<double>& value) {
-    return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-  };
-  const auto range = [](const std::optional<Range>& value) {
-    return value ? Json::array({value->min, value->max}) : Json(nullptr);
-  };
   Json json = {{"schema", "smelt.gain/1"}, {"identifiable", result.identifiable}};
-  Json& points = json["points"] = Json::array();
-  for (const GainPoint& point : result.points) {
-    points.push_back({{"compute", point.compute},
-                      {"sparsity", point.sparsity},
-                      {"gain", optional(point.gain)},
-                      {"interval", range(point.interval)},
-                      {"target_loss", optional(point.target_loss)},
-                      {"reference_compute", optional(point.reference_compute)},
-                      {"tpp_reference", optional(point.tpp_reference)},
-                      {"tpp_reference_interval", range(point.tpp_reference_interval)},
-                      {"tpp_target", optional(point.tpp_target)},
-                      {"tpp_target_interval", range(point.tpp_target_interval)},
-                      {"loss_gap", optional(point.loss_gap)},
-                      {"loss_gap_interval", range(point.loss_gap_interval)},
-                      {"extrapolated", point.extrapolated},
-                      {"words", point.words}});
+  json["points"] = points_json(result.points);
+  json["time_ratio"] = result.time_ratio ? Json(*result.time_ratio) : Json(nullptr);
+  if (!result.subsets.empty()) {
+    Json& subsets = json["subsets"] = Json::array();
+    for (const SubsetGain& subset : result.subsets) {
+      subsets.push_back({{"name", subset.name},
+                         {"points", points_json(subset.points)},
+                         {"words", subset.words}});
+    }
   }
   json["draws"] = result.draws;
   json["draws_used"] = result.draws_used;

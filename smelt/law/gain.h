@@ -5,63 +5,25 @@
 //   GainResult result = gain(table.points("baseline"), table.points("smelt"), find_form("smelt"),
 //   options);
 //
-// A draw resamples cells for both arms together and searches both laws anew; draws come from a
-// counter-based generator, so that a seed gives the same intervals on any number of threads.
+// A draw resamples cells for both arms together and searches both laws anew (bootstrap.h).
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "smelt/law/fit.h"
+#include "smelt/law/bootstrap.h"
 #include "smelt/law/frontier.h"
 
 namespace smelt::law {
 
-/// What a draw resamples.  Runs are a cell and a seed; compute is in bins of a factor of two.
-enum class Unit { kCell, kRun, kPoint, kSize, kCompute };
-enum class Interval { kPercentile, kBca };
-
-}  // namespace smelt::law
-
-template <>
-struct smelt::EnumNames<smelt::law::Unit> {
-  static constexpr std::pair<smelt::law::Unit, const char*> kNames[] = {
-      {smelt::law::Unit::kCell, "cell"},
-      {smelt::law::Unit::kRun, "run"},
-      {smelt::law::Unit::kPoint, "point"},
-      {smelt::law::Unit::kSize, "size"},
-      {smelt::law::Unit::kCompute, "compute"}};
-};
-template <>
-struct smelt::EnumNames<smelt::law::Interval> {
-  static constexpr std::pair<smelt::law::Interval, const char*> kNames[] = {
-      {smelt::law::Interval::kPercentile, "percentile"}, {smelt::law::Interval::kBca, "bca"}};
-};
-
-namespace smelt::law {
-
-struct BootstrapOptions {
-  std::int64_t draws = 2000;
-  std::uint64_t seed = 0;
-  Unit unit = Unit::kCell;
-  Interval interval = Interval::kPercentile;  // of a fit's coefficients
-  double confidence = 0.95;
-  std::int64_t threads = 0;
-
-  template <class Self, class Visitor>
-  static void visit_fields(Self& self, Visitor&& visit) {
-    visit(Field{"draws", "bootstrap draws; 0 = no intervals", "", 0, 1e6}, self.draws);
-    visit(Field{"seed", "seed of the draws", ""}, self.seed);
-    visit(Field{"unit", "what a draw resamples"}, self.unit);
-    visit(Field{"interval", "percentile, or bias-corrected and accelerated (of coefficients)"},
-          self.interval);
-    visit(Field{"confidence", "coverage of the intervals", "", 0.5, 0.999}, self.confidence);
-    visit(Field{"threads", "0 = all cores; the outcome does not depend on it", "", 0, 4096},
-          self.threads);
-  }
+/// Losses on part of the validation data, row by row of the arms' points.
+struct Subset {
+  std::string name;
+  std::vector<double> reference, target;
 };
 
 struct GainOptions {
@@ -69,6 +31,9 @@ struct GainOptions {
   std::vector<double> sparsity;  // empty: the sparsities in the data
   FitOptions fit;
   BootstrapOptions bootstrap;
+  /// Target's seconds per FLOP over the reference's, as steps of matched cells were timed.
+  std::optional<double> time_ratio;
+  std::vector<Subset> subsets;
   std::function<void(double done, double total)> progress;  // may be empty
 };
 
@@ -76,21 +41,51 @@ struct GainPoint {
   double compute = 0;
   double sparsity = 0;
   std::optional<double> gain;     // a fraction; nothing where it is not defined
-  std::optional<Range> interval;  // percentile, of paired draws
-  std::optional<double> target_loss;
-  std::optional<double> reference_compute;
+  std::optional<Range> interval;  // of paired draws
+  std::optional<double> target_loss, reference_loss;  // on each frontier, at `compute`
+  std::optional<Range> target_loss_interval, reference_loss_interval;
+  std::optional<double> reference_compute;  // at which the reference reaches target_loss
+  std::optional<Range> reference_compute_interval;
+  /// The same pair of losses from the reference's side: the compute at which the target reaches
+  /// reference_loss, and 1 − that over `compute`.
+  std::optional<double> target_compute, reverse_gain;
+  std::optional<Range> target_compute_interval, reverse_gain_interval;
   std::optional<double> tpp_reference;  // tokens per parameter on each frontier, at `compute`
   std::optional<double> tpp_target;
   std::optional<Range> tpp_reference_interval, tpp_target_interval;
+  std::optional<double> size_reference, size_target;  // F*, FLOPs per token
+  std::optional<Range> size_reference_interval, size_target_interval;
+  std::optional<double> tokens_reference, tokens_target;  // D*
+  std::optional<Range> tokens_reference_interval, tokens_target_interval;
   std::optional<double> loss_gap;  // reference - target at equal compute, nats
   std::optional<Range> loss_gap_interval;
+  std::optional<double> wall_clock_gain;  // 1 − (1 − gain) · time ratio
+  std::optional<Range> wall_clock_gain_interval;
   bool extrapolated = false;
   std::string words;  // why undefined, or what to mind; empty = nothing to say
 };
 
+struct SubsetGain {
+  std::string name;
+  std::vector<GainPoint> points;  // as those of the whole
+  std::string words;              // why there are none
+};
+
+/// The measured numbers of a point by name, with their intervals.
+struct GainQuantity {
+  const char* name;
+  std::optional<double> GainPoint::* value;
+  std::optional<Range> GainPoint::* interval;
+};
+std::span<const GainQuantity> gain_quantities();
+
 struct GainResult {
   std::optional<FitResult> reference, target;  // absent when laws came from files
   std::vector<GainPoint> points;
+  std::optional<double> time_ratio;
+  /// Per subset: exponents are those of the whole, E and the amplitudes fitted anew (paper section
+  /// 6).
+  std::vector<SubsetGain> subsets;
   bool identifiable = false;          // both laws are
   std::vector<std::string> warnings;  // words for the reader, most important first
   std::int64_t draws = 0;             // done
@@ -103,12 +98,9 @@ struct GainResult {
 GainResult gain(const std::vector<Point>& reference, const std::vector<Point>& target,
                 const Form& form, const GainOptions& options);
 
-/// Two laws with numbers, no intervals.
-GainResult gain(const Law& reference, const Law& target, const GainOptions& options);
-
-/// fit() with draws: intervals and standard errors of the coefficients.
-FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
-                        const FitOptions& options, const BootstrapOptions& bootstrap);
+/// Two laws with numbers; intervals where both come with draws over the same units and seed.
+GainResult gain(const Law& reference, const Law& target, const GainOptions& options,
+                const Draws* reference_draws = nullptr, const Draws* target_draws = nullptr);
 
 /// Keys of the schema "smelt.gain/1".
 Json to_json(const GainResult& result);

@@ -25,17 +25,54 @@ void expect_planted(const Law& planted, const FitResult& result) {
   }
 }
 
-TEST(Fit, RecoversPlantedCoefficientsOfEveryForm) {
-  for (const Law& law : {testing::paper_baseline(), testing::paper_smelt()}) {
-    expect_planted(law, fit(testing::grid(law, 4, {0.85, 0.95, 0.97}, 6), *law.form));
+/// One law per form, of realistic numbers.
+std::vector<Law> planted_laws() {
+  const auto law = [](const char* form, std::vector<double> coefficients) {
+    return Law{&find_form(form), std::move(coefficients), std::nullopt, {}};
+  };
+  return {testing::paper_baseline(),
+          law("smelt-no-sparsity", {1.7, 900, 3e5, 0.35, 0.5}),
+          law("chinchilla", {1.69, 406.4, 410.7, 0.34, 0.28}),
+          law("chinchilla-tied", {1.9, 500, 700, 0.31}),
+          law("recurrence", {1.6, 300, 500, 0.33, 0.3, 0.46}),
+          law("saturating-experts", {-0.082, -0.108, 0.009, 2.6, 1.3, 290}),
+          law("coupled", {1.2, 8e7, 2e9, 0.3, 0.4}),
+          law("power", {1.8, 60, 0.09})};
+}
+
+std::vector<Point> planted_points(const Law& law) {
+  const Form& form = *law.form;
+  std::vector<Point> points;
+  for (int size = 0; size < 5; ++size) {
+    for (int tokens = 0; tokens < (form.tokens ? 5 : 1); ++tokens) {
+      for (int third = 0; third < (form.uses_sparsity() || form.visits || form.experts ? 4 : 1);
+           ++third) {
+        Point point;
+        point.size = (form.size == SizeKind::kCompute ? 1e17 : 6e7) * std::pow(3.1, size);
+        if (form.tokens) point.tokens = 1e9 * std::pow(2.7, tokens);
+        if (form.uses_sparsity()) point.sparsity = 1 - std::pow(0.4, third);
+        if (form.visits) {
+          point.recurrent = (third % 2 ? 0.5 : 2) * point.size;
+          point.visits = 1 + third;
+        }
+        if (form.experts) point.experts = std::pow(6.0, third);
+        point.cell = std::to_string(size) + "/" + std::to_string(third);
+        point.loss = evaluate(law, point.inputs());
+        points.push_back(point);
+      }
+    }
   }
-  const Law without{&find_form("smelt-no-sparsity"), {1.7, 900, 3e5, 0.35, 0.5}, std::nullopt, {}};
-  expect_planted(without, fit(testing::grid(without, 4, {0.0}, 5), *without.form));
-  const Law chinchilla{
-      &find_form("chinchilla"), {1.69, 406.4, 410.7, 0.34, 0.28}, std::nullopt, {}};
-  expect_planted(chinchilla, fit(testing::grid(chinchilla, 5, {0.0}, 5), *chinchilla.form));
-  const Law tied{&find_form("chinchilla-tied"), {1.9, 500, 700, 0.31}, std::nullopt, {}};
-  expect_planted(tied, fit(testing::grid(tied, 3, {0.0}, 3), *tied.form));
+  return points;
+}
+
+TEST(Fit, RecoversPlantedCoefficientsOfEveryForm) {
+  ASSERT_EQ(planted_laws().size(), all_forms().size());
+  for (const Law& law : planted_laws()) {
+    const FitResult result = fit(planted_points(law), *law.form);
+    expect_planted(law, result);
+    EXPECT_GE(result.starts_agreeing, 0.95 * static_cast<double>(result.starts_tried))
+        << law.form->name;
+  }
 }
 
 TEST(Fit, RobustToOneWildRow) {
@@ -75,8 +112,74 @@ TEST(Fit, HoldsCoefficients) {
   expect_error([&] { fit({}, find_form("smelt"), options); },
                "[law] fix: expected COEFFICIENT=NUMBER, got \"E\"\n"
                "[law] fix: form smelt has no coefficient \"q\"; there are E, A, K, a, b or c\n"
-               "[law] fix: A is an amplitude, which depends on units; E and exponents can be held\n"
                "[law] fix: c = -1 is out of range");
+  options.fix = {"A=3"};
+  expect_error([&] { fit({}, find_form("coupled"), options); },
+               "[law] fix: A of form coupled is made of several unknowns and cannot be held");
+}
+
+// With an amplitude held at its planted value the rest is the planted rest; at another one the fit
+// is worse, and the coefficient stays what it was held at whatever the units of the points are.
+TEST(Fit, HoldsAmplitudes) {
+  for (const Law& law : planted_laws()) {
+    const auto points = planted_points(law);
+    for (std::size_t c = 0; c < law.coefficients.size(); ++c) {
+      if (!law.form->unknown_of(c)) continue;
+      FitOptions options;
+      options.fix = {law.form->coefficients[c] + "=" + number_text(law.coefficients[c])};
+      expect_planted(law, fit(points, *law.form, options));
+    }
+  }
+  FitOptions options;
+  options.fix = {"A=500"};
+  const Law chinchilla = planted_laws()[2];
+  const FitResult result = fit(planted_points(chinchilla), *chinchilla.form, options);
+  EXPECT_EQ(result.law.coefficient("A"), 500);
+  EXPECT_GT(result.objective, 1e-8);
+}
+
+// Exact points have every loss's minimum at 0.
+TEST(Fit, EveryLossFindsThePlantedLaw) {
+  const Law law = testing::paper_baseline();
+  for (const auto& [loss, name] : EnumNames<RobustLoss>::kNames) {
+    for (const auto& [residuals, kind] : EnumNames<Residuals>::kNames) {
+      FitOptions options;
+      options.loss = loss;
+      options.residuals = residuals;
+      SCOPED_TRACE(std::string(name) + " " + kind);
+      expect_planted(law, fit(testing::grid(law, 4, {0.85, 0.95, 0.97}, 6), *law.form, options));
+    }
+  }
+}
+
+// A constant is the mean, the median or a quantile of the losses: 1, 2, 3, 4, 10 around it, all
+// other terms held away.
+TEST(Fit, LossesAreWhatTheySay) {
+  std::vector<Point> points;
+  for (const double loss : {1.0, 2.0, 3.0, 4.0, 10.0}) {
+    Point point;
+    point.size = 100 + loss;
+    point.tokens = 1e9 + loss;
+    point.loss = loss;
+    points.push_back(point);
+  }
+  FitOptions options;
+  options.residuals = Residuals::kPlain;
+  options.fix = {"A=1e-12", "B=1e-12", "alpha=1", "beta=1"};
+  const auto floor = [&] { return fit(points, find_form("chinchilla"), options).law.coefficients[0]; };
+  options.loss = RobustLoss::kSquared;
+  EXPECT_NEAR(floor(), 4, 1e-7);
+  options.loss = RobustLoss::kAbsolute;
+  EXPECT_NEAR(floor(), 3, 1e-6);
+  options.loss = RobustLoss::kAsymmetric;
+  options.delta = 1e-6;
+  options.quantile = 0.3;  // the second of five
+  EXPECT_NEAR(floor(), 2, 1e-4);
+  options.quantile = 0.9;
+  EXPECT_NEAR(floor(), 10, 1e-4);
+  options.loss = RobustLoss::kHuber;  // one point pulls with delta, four with their distance
+  options.delta = 2;
+  EXPECT_NEAR(floor(), (1 + 2 + 3 + 4 + 2) / 4.0, 1e-7);
 }
 
 TEST(Fit, BadRowsAreNamedAllAtOnce) {
