@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/verb.h"
 #include "smelt/law/endpoints.h"
 #include "smelt/law/rows.h"
 
@@ -17,13 +18,17 @@ struct RowFlags {
   Csv read() const { return law::read_rows({files.begin(), files.end()}); }
 };
 
-/// The columns that a form wants, under the names that the flags give; `group` over "arch".
-inline law::Columns columns_for(const law::Form& form, const RowFlags& flags,
-                                const std::string& group = "") {
-  law::Columns defaults;
-  if (form.size == law::SizeKind::kParameters) defaults.size = "params";
-  if (!group.empty()) defaults.group = group;
-  return law::parse_columns(flags.columns, defaults);
+/// The columns that a form wants, under the names that the flags give or that the table uses;
+/// `group` over "arch".  What was guessed is said.
+inline law::Columns columns_for(Session& session, const Csv& rows, const law::Form& form,
+                                const RowFlags& flags, const std::string& group = "") {
+  law::Columns wanted = law::columns_of(form);
+  if (!group.empty()) wanted.group = group;
+  std::vector<std::string> messages;
+  const law::Columns columns = law::guess_columns(
+      rows, law::parse_columns(flags.columns, std::move(wanted)), form, messages);
+  for (const std::string& message : messages) warn(session, message);
+  return columns;
 }
 
 /// What a selection left out, each reason with its number of rows.
@@ -34,9 +39,10 @@ struct Selection {
 };
 
 inline void add_row_flags(CLI::App& verb, RowFlags& flags) {
-  verb.add_option("--columns", flags.columns,
-                  "which columns hold what, as N=params,D=tokens,loss=final_loss; keys F, N, S, D, "
-                  "loss, weight, cell, seed, group")
+  verb.add_option(
+          "--columns", flags.columns,
+          "which columns hold what, as N=params,D=tokens,loss=final_loss; keys F, N, C, S, D, "
+          "N_rec, r, X, loss, weight, cell, seed, group (common names are found)")
       ->delimiter(',');
   verb.add_option("--where", flags.where,
                   "keep only rows for which this holds, as 'tokens >= 1e9'; may be repeated")

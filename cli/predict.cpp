@@ -17,7 +17,7 @@ struct Request {
   std::string file, group;
   std::optional<double> flops, params;
   std::vector<double> tokens, compute;
-  double sparsity = 0;
+  double sparsity = 0, recurrent = 0, visits = 1, experts = 1;
 };
 
 double positive(const char* flag, double value) {
@@ -29,13 +29,34 @@ Json predictions(const law::Law& law, const Request& request) {
   const bool by_parameters = law.form->size == law::SizeKind::kParameters;
   const auto size = by_parameters ? request.params : request.flops;
   Json points = Json::array();
+  if (law.form->size == law::SizeKind::kCompute) {
+    for (const double compute : request.compute) {
+      const law::Inputs at{.size = positive("--compute", compute)};
+      points.push_back({{"compute", compute},
+                        {"loss", evaluate(law, at)},
+                        {"extrapolated", law.range && !law.range->size.contains(compute)}});
+    }
+    return points;
+  }
+  if (!law.form->tokens) {
+    if (!size) throw CLI::ValidationError("--params", "needed for form " + law.form->name);
+    const law::Inputs at{.size = positive("--params", *size), .experts = request.experts};
+    points.push_back({{"parameters", at.size},
+                      {"experts", at.experts},
+                      {"loss", evaluate(law, at)},
+                      {"extrapolated", law.range && !law.range->size.contains(at.size)}});
+    return points;
+  }
   if (!request.tokens.empty() && !size) {
     throw CLI::ValidationError(by_parameters ? "--params" : "--flops",
                                "needed with --tokens for form " + law.form->name);
   }
   for (const double tokens : request.tokens) {
-    const law::Inputs at{positive(by_parameters ? "--params" : "--flops", *size), request.sparsity,
-                         positive("--tokens", tokens)};
+    const law::Inputs at{.size = positive(by_parameters ? "--params" : "--flops", *size),
+                         .sparsity = request.sparsity,
+                         .tokens = positive("--tokens", tokens),
+                         .recurrent = request.recurrent,
+                         .visits = request.visits};
     bool outside = false;
     if (law.range) {
       outside = !law.range->size.contains(at.size) || !law.range->tokens.contains(at.tokens) ||
@@ -66,12 +87,14 @@ std::string predict_text(const law::Law& law, const Json& points) {
   Table table({"size", "tokens", "S", "compute", "loss", "tokens per parameter", "note"});
   for (const Json& point : points) {
     const bool best = point.contains("tokens_per_parameter");
-    const double size =
-        point.contains("parameters") ? point["parameters"] : point["flops_per_token"];
-    table.add_row({with_si(size), with_si(point["tokens"]),
-                   fmt::format("{:g}", double(point["sparsity"])),
-                   fmt::format("{:.4g}", double(point["compute"])),
-                   fmt::format("{:.5f}", double(point["loss"])),
+    const auto number = [&point](const char* key) { return point.value(key, std::nan("")); };
+    const auto si = [](double value) { return std::isfinite(value) ? with_si(value) : ""; };
+    const auto plain = [](double value, const char* format) {
+      return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
+    };
+    table.add_row({si(number(point.contains("parameters") ? "parameters" : "flops_per_token")),
+                   si(number("tokens")), plain(number("sparsity"), "{:g}"),
+                   plain(number("compute"), "{:.4g}"), fmt::format("{:.5f}", double(point["loss"])),
                    best ? fmt::format("{:.1f}", double(point["tokens_per_parameter"])) : "",
                    point["extrapolated"] ? "extrapolated"
                    : best                ? "compute-optimal"
@@ -81,22 +104,23 @@ std::string predict_text(const law::Law& law, const Json& points) {
 }
 
 void run(Session& session, const Request& request) {
-  if (request.tokens.empty() && request.compute.empty()) {
+  const auto say_where = [] {
     throw CLI::ValidationError("--tokens", "say where: --flops with --tokens, or --compute");
-  }
+  };
+  const bool nowhere = request.tokens.empty() && request.compute.empty();
+  if (nowhere && !request.params) say_where();
   const law::Law law = law::read_law(request.file, request.group);
+  if (nowhere && law.form->tokens) say_where();
   for (const std::string& fault : law.unidentified) {
     warn(session, "the law is not identifiable: " + fault);
   }
   const Json points = predictions(law, request);
-  if (session.json) {
-    print_json({{"schema", "smelt.predict/1"},
+  print_result(session,
+               {{"schema", "smelt.predict/1"},
                 {"form", law.form->name},
                 {"points", points},
-                {"unidentified", law.unidentified}});
-  } else {
-    print(predict_text(law, points));
-  }
+                {"unidentified", law.unidentified}},
+               predict_text(law, points));
 }
 
 }  // namespace
@@ -116,7 +140,14 @@ void add_predict(CLI::App& program, Session& session) {
   verb.add_option("--sparsity", request->sparsity, "S")
       ->capture_default_str()
       ->check(within(0.0, 0.999999));
-  verb.add_option("--compute", request->compute, "the frontier at these training FLOPs")
+  verb.add_option("--recurrent", request->recurrent,
+                  "N_rec, parameters that run several times, of form recurrence")
+      ->check(within(0, 1e30));
+  verb.add_option("--visits", request->visits, "r, times that they run")->check(within(1, 1e6));
+  verb.add_option("--experts", request->experts, "X, of form saturating-experts")
+      ->check(within(1, 1e12));
+  verb.add_option("--compute", request->compute,
+                  "the frontier at these training FLOPs (form power: the law itself)")
       ->delimiter(',');
   verb.callback([&session, request] { run(session, *request); });
 }

@@ -113,8 +113,8 @@ std::vector<std::size_t> unit_numbers(const std::vector<Point>& points,
                                       Unit unit, const DrawKey& key) {
   std::vector<std::size_t> numbers;
   for (const std::size_t i : order) {
-    const auto found = std::lower_bound(key.names.begin(), key.names.end(),
-                                        unit_of(points[i], i, unit, form));
+    const auto found =
+        std::lower_bound(key.names.begin(), key.names.end(), unit_of(points[i], i, unit, form));
     numbers.push_back(static_cast<std::size_t>(found - key.names.begin()));
   }
   return numbers;

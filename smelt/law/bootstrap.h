@@ -63,10 +63,10 @@ FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
 
 /// Several arms drawn together: draw d takes the same units from each.  Their points, in the order
 /// of `results`, which take the fits.  `progress` may be empty.
-std::vector<Draws> draw_together(const std::vector<const std::vector<Point>*>& points,
-                                 const Form& form, const FitOptions& options,
-                                 const BootstrapOptions& bootstrap, std::vector<FitResult*> results,
-                                 const std::function<void(double done, double total)>& progress = {});
+std::vector<Draws> draw_together(
+    const std::vector<const std::vector<Point>*>& points, const Form& form,
+    const FitOptions& options, const BootstrapOptions& bootstrap, std::vector<FitResult*> results,
+    const std::function<void(double done, double total)>& progress = {});
 
 /// The generator of draws, and how often draw `draw` takes each of `units` units.
 Philox draw_generator(std::uint64_t seed);

@@ -69,8 +69,8 @@ void read_fixed(const FitOptions& options, const Form& form, Problem& problem) {
       continue;
     }
     const bool amplitude = *unknown >= 1 && *unknown <= form.amplitudes;
-    const Shape* shape = *unknown > form.amplitudes ? &form.shape[*unknown - 1 - form.amplitudes]
-                                                    : nullptr;
+    const Shape* shape =
+        *unknown > form.amplitudes ? &form.shape[*unknown - 1 - form.amplitudes] : nullptr;
     const double low = shape ? shape->low : 0, high = shape ? shape->high : 1e300;
     if (!std::isfinite(value) || value < low || value > high || (amplitude && value == 0)) {
       problems.add(fmt::format("fix: {} = {} is out of range", name, number_text(value)));
@@ -276,8 +276,8 @@ std::vector<std::string> faults_of(const Problem& problem, const Solution& solut
     if (form.uses_sparsity()) axes += ", S";
     if (form.tokens) axes += ", D";
     if (form.experts) axes += ", X";
-    faults.push_back(fmt::format("{} coefficients, but only {} distinct points ({})", unknown,
-                                 known, axes));
+    faults.push_back(
+        fmt::format("{} coefficients, but only {} distinct points ({})", unknown, known, axes));
   }
   if (shape.smallest_singular_value < kSingular) {
     const std::size_t sizes = distinct(problem, [](const LogInputs& x) { return x.size; });

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "smelt/law/fit.h"
 #include "smelt/law/covariance.h"
+#include "smelt/law/fit.h"
 #include "smelt/law/solver.h"
 
 namespace smelt::law {
@@ -47,6 +47,5 @@ FitResult summarize(const Design& design, const std::vector<Point>& points,
 /// What fit() says of an optimum: diagnostics and sandwich errors where it is identifiable.
 FitResult finish_fit(const Design& design, const std::vector<Point>& points,
                      const FitOptions& options, const SearchResult& found);
-
 
 }  // namespace smelt::law

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -36,12 +37,24 @@ void check(const Csv& csv, std::size_t row, const std::string& column, bool fine
 
 }  // namespace
 
+Columns columns_of(const Form& form) {
+  Columns columns;
+  if (form.size == SizeKind::kParameters) columns.size = "params";
+  if (form.size == SizeKind::kCompute) columns.size = "compute";
+  columns.needs_tokens = form.tokens;
+  columns.needs_visits = form.visits;
+  columns.needs_experts = form.experts;
+  return columns;
+}
+
 Columns parse_columns(const std::vector<std::string>& assignments, Columns base) {
   Problems problems("law");
   const std::pair<const char*, std::string*> keys[] = {
-      {"F", &base.size},      {"N", &base.size},        {"S", &base.sparsity}, {"D", &base.tokens},
-      {"loss", &base.loss},   {"weight", &base.weight}, {"cell", &base.cell},  {"seed", &base.seed},
-      {"group", &base.group}, {"arch", &base.group}};
+      {"F", &base.size},        {"N", &base.size},    {"C", &base.size},
+      {"S", &base.sparsity},    {"D", &base.tokens},  {"N_rec", &base.recurrent},
+      {"r", &base.visits},      {"X", &base.experts}, {"loss", &base.loss},
+      {"weight", &base.weight}, {"cell", &base.cell}, {"seed", &base.seed},
+      {"group", &base.group},   {"arch", &base.group}};
   for (const std::string& text : assignments) {
     const auto equals = text.find('=');
     const std::string key = text.substr(0, equals);
@@ -49,15 +62,80 @@ Columns parse_columns(const std::vector<std::string>& assignments, Columns base)
                                     [&](const auto& entry) { return key == entry.first; });
     if (equals == std::string::npos || equals + 1 == text.size() || found == std::end(keys)) {
       problems.add(
-          "columns: expected KEY=COLUMN with KEY one of F, N, S, D, loss, weight, cell, seed or "
-          "group, got \"" +
-          text + "\"");
+          "columns: expected KEY=COLUMN with KEY one of F, N, C, S, D, N_rec, r, X, loss, weight, "
+          "cell, seed or group, got \"" +
+          clipped(text) + "\"");
       continue;
     }
     *found->second = text.substr(equals + 1);
   }
   problems.throw_if_any();
   return base;
+}
+
+Columns guess_columns(const Csv& csv, Columns columns, const Form& form,
+                      std::vector<std::string>& messages) {
+  // Names that public tables use, all lower case.
+  static const std::vector<std::string> kFlops = {"f", "flops_per_token", "flops_token"};
+  static const std::vector<std::string> kParameters = {"n",
+                                                       "params",
+                                                       "parameters",
+                                                       "n_params",
+                                                       "num_params",
+                                                       "model_size",
+                                                       "model size",
+                                                       "non_embedding_params",
+                                                       "params_active",
+                                                       "active_params",
+                                                       "params_active_precise",
+                                                       "num_parameters",
+                                                       "size"};
+  static const std::vector<std::string> kCompute = {
+      "c", "compute", "flops", "training_flops", "total_flops", "training flop"};
+  static const std::vector<std::string> kTokens = {"d",
+                                                   "tokens",
+                                                   "n_tokens",
+                                                   "num_tokens",
+                                                   "train_tokens",
+                                                   "training_tokens",
+                                                   "training tokens",
+                                                   "dataset_size"};
+  static const std::vector<std::string> kLoss = {
+      "loss",      "final_loss", "val_loss", "valid_loss", "validation_loss",
+      "eval_loss", "test_loss",  "l",        "ce_loss"};
+  static const std::vector<std::string> kSparsity = {"s", "sparsity"};
+  Problems problems("law", csv.name);
+  const auto guess = [&](const char* what, std::string& name,
+                         const std::vector<std::string>& others) {
+    if (csv.find(name)) return;
+    std::vector<std::string> found;
+    for (const std::string& column : csv.header) {
+      std::string lower = column;
+      std::transform(lower.begin(), lower.end(), lower.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+      if (std::find(others.begin(), others.end(), lower) != others.end()) found.push_back(column);
+    }
+    if (found.size() > 1) {
+      problems.add(
+          fmt::format("{} may be column {}: say which by --columns", what, join_choices(found)));
+    } else if (found.size() == 1) {
+      messages.push_back(fmt::format("column \"{}\" is read as {}", found.front(), what));
+      name = found.front();
+    }
+  };
+  const bool parameters = form.size == SizeKind::kParameters;
+  guess(parameters                        ? "N, parameters"
+        : form.size == SizeKind::kCompute ? "C, training FLOPs"
+                                          : "F, FLOPs per token",
+        columns.size,
+        parameters                        ? kParameters
+        : form.size == SizeKind::kCompute ? kCompute
+                                          : kFlops);
+  if (form.tokens) guess("D, tokens", columns.tokens, kTokens);
+  guess("the loss", columns.loss, kLoss);
+  if (form.uses_sparsity()) guess("S, sparsity", columns.sparsity, kSparsity);
+  problems.throw_if_any();
+  return columns;
 }
 
 std::vector<std::string> Endpoints::groups() const {
@@ -88,8 +166,11 @@ Endpoints endpoints_from(Csv csv, const Columns& columns) {
     if (!at) problems.add("no column \"" + name + "\"; there are " + join_choices(csv.header));
     return at;
   };
-  const auto size = needed(columns.size), tokens = needed(columns.tokens),
-             loss = needed(columns.loss);
+  const auto size = needed(columns.size), loss = needed(columns.loss);
+  const auto tokens = columns.needs_tokens ? needed(columns.tokens) : std::nullopt;
+  const auto recurrent = columns.needs_visits ? needed(columns.recurrent) : std::nullopt,
+             visits = columns.needs_visits ? needed(columns.visits) : std::nullopt,
+             experts = columns.needs_experts ? needed(columns.experts) : std::nullopt;
   problems.throw_if_any();
   if (csv.rows.empty()) throw Error("law", "no rows below the header", csv.name);
   const auto sparsity = csv.find(columns.sparsity), weight = csv.find(columns.weight),
@@ -106,8 +187,24 @@ Endpoints endpoints_from(Csv csv, const Columns& columns) {
       }
     };
     positive(*size, point.size);
-    positive(*tokens, point.tokens);
+    if (tokens) {
+      positive(*tokens, point.tokens);
+    } else {
+      point.tokens = 1;
+    }
     positive(*loss, point.loss);
+    const auto at_least = [&](const std::optional<std::size_t>& column, double low,
+                              double& target) {
+      if (!column) return;
+      if (const auto value = number(csv, row, *column, problems)) {
+        check(csv, row, csv.header[*column], *value >= low, *value,
+              low > 0 ? "at least 1" : "at least 0", problems);
+        target = *value;
+      }
+    };
+    at_least(recurrent, 0, point.recurrent);
+    at_least(visits, 1, point.visits);
+    at_least(experts, 1, point.experts);
     if (sparsity) {
       if (const auto value = number(csv, row, *sparsity, problems)) {
         check(csv, row, columns.sparsity, *value >= 0 && *value < 1, *value,

@@ -20,14 +20,14 @@ namespace smelt::law {
 
 /// One endpoint for a fit.
 struct Point {
-  double size = 0;      // F or N, as the form wants it
-  double sparsity = 0;  // S in [0, 1)
-  double tokens = 0;    // D
-  double loss = 0;      // nats per token
-  double weight = 1;    // 1 / sigma^2, any common factor
+  double size = 0;                   // F or N, as the form wants it
+  double sparsity = 0;               // S in [0, 1)
+  double tokens = 0;                 // D
+  double loss = 0;                   // nats per token
+  double weight = 1;                 // 1 / sigma^2, any common factor
   double recurrent = 0, visits = 1;  // N_rec and r, of the form "recurrence"
   double experts = 1;                // X
-  std::string cell;     // unit of the cell bootstrap
+  std::string cell;                  // unit of the cell bootstrap
   std::int64_t seed = 0;
   std::string group;  // arm
   std::string where;  // "endpoints.csv:17", for messages
@@ -36,22 +36,34 @@ struct Point {
 };
 
 /// Which columns hold what.  A column that is not there is filled with its default (weight 1,
-/// sparsity 0, seed 0, one group; cell = size and sparsity of the row), size, tokens and loss have
-/// to be there.
+/// sparsity 0, seed 0, one group; cell = size and sparsity of the row); loss, size and what else
+/// `needs` names have to be there.
 struct Columns {
   std::string size = "flops_per_token";
   std::string sparsity = "sparsity";
   std::string tokens = "tokens";
   std::string loss = "loss";
+  std::string recurrent = "recurrent_params";
+  std::string visits = "visits";
+  std::string experts = "experts";
   std::string weight = "weight";
   std::string cell = "cell";
   std::string seed = "seed";
   std::string group = "arch";
+  bool needs_tokens = true, needs_visits = false, needs_experts = false;
 };
 
-/// "N=params,D=tokens,loss=final_loss" over `base`; keys F, N, S, D, loss, weight, cell, seed,
-/// group (or arch).  Throws Error.
+/// The columns that a form reads, under their usual names.
+Columns columns_of(const Form& form);
+
+/// "N=params,D=tokens,loss=final_loss" over `base`; keys F, N, C, S, D, N_rec, r, X, loss, weight,
+/// cell, seed, group (or arch).  Throws Error.
 Columns parse_columns(const std::vector<std::string>& assignments, Columns base = {});
+
+/// Columns that are not there under the name wanted are looked for under other names in use
+/// ("final_loss"); one message for each that was found.  Several candidates are an Error.
+Columns guess_columns(const Csv& csv, Columns columns, const Form& form,
+                      std::vector<std::string>& messages);
 
 struct Endpoints {
   Csv csv;                  // everything, extra columns as they are

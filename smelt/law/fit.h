@@ -56,8 +56,9 @@ struct FitOptions {
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit(Field{"delta", "Huber threshold on residuals", "of ln loss", 1e-9, 1e9}, self.delta);
-    visit(Field{"loss", "what a residual costs: Huber's loss, its square, its size, or Huber's with "
-                        "the sides weighed by --quantile"},
+    visit(Field{"loss",
+                "what a residual costs: Huber's loss, its square, its size, or Huber's with "
+                "the sides weighed by --quantile"},
           self.loss);
     visit(Field{"residuals", "of ln loss, or plain ones of the loss, nats"}, self.residuals);
     visit(Field{"quantile", "of an asymmetric loss: the share of points to lie below the law", "",

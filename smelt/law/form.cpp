@@ -115,12 +115,31 @@ void coupled_unknowns(const double* k, double* u, double* jacobian) {
   u[3] = alpha;
   u[4] = beta;
   if (!jacobian) return;
-  const double rows[] = {1, 0, 0, 0, 0,                      //
-                         0, 0, beta / k[2], 0, log_b,        //
-                         0, alpha / beta / k[1], -1 / k[2], log_a / beta,
-                         -alpha * log_a / (beta * beta),     //
-                         0, 0, 0, 1, 0,                      //
-                         0, 0, 0, 0, 1};
+  const double rows[] = {1,
+                         0,
+                         0,
+                         0,
+                         0,  //
+                         0,
+                         0,
+                         beta / k[2],
+                         0,
+                         log_b,  //
+                         0,
+                         alpha / beta / k[1],
+                         -1 / k[2],
+                         log_a / beta,
+                         -alpha * log_a / (beta * beta),  //
+                         0,
+                         0,
+                         0,
+                         1,
+                         0,  //
+                         0,
+                         0,
+                         0,
+                         0,
+                         1};
   std::copy(std::begin(rows), std::end(rows), jacobian);
 }
 
@@ -154,10 +173,9 @@ void saturating_unknowns(const double* k, double* u, double* jacobian) {
 /// min E + A / F^a + K / D^c at C = F D:  F = (a A C^c / (c K))^(1/(a+c)).
 Optimum separable_optimum(double E, double A, double a, double K, double c, double log_compute) {
   // In logarithms: C^c alone overflows nothing, but amplitudes of steep fits may.
-  const double log_size =
-      (std::log(a * A) + c * log_compute - std::log(c) - std::log(K)) / (a + c);
-  const double excess = std::exp(std::log(A) - a * log_size) +
-                        std::exp(std::log(K) - c * (log_compute - log_size));
+  const double log_size = (std::log(a * A) + c * log_compute - std::log(c) - std::log(K)) / (a + c);
+  const double excess =
+      std::exp(std::log(A) - a * log_size) + std::exp(std::log(K) - c * (log_compute - log_size));
   return {E, excess, a * c / (a + c), log_size};
 }
 
@@ -181,7 +199,8 @@ Optimum tied_optimum(std::span<const double> k, double, double log_compute) {
 
 /// min (A/N)^p + 6 B N / C with p = alpha / beta:  N = (p A^p C / (6 B))^(1/(1+p)).
 Optimum coupled_optimum(std::span<const double> k, double, double log_compute) {
-  const double p = k[3] / k[4], log_a = p * std::log(k[1]), log_b = std::log(6 * k[2]) - log_compute;
+  const double p = k[3] / k[4], log_a = p * std::log(k[1]),
+               log_b = std::log(6 * k[2]) - log_compute;
   const double log_size = (std::log(p) + log_a - log_b) / (1 + p);
   const double inner = std::exp(log_a - p * log_size) + std::exp(log_b + log_size);
   return {k[0], std::pow(inner, k[4]), k[3] * k[4] / (k[3] + k[4]), log_size + std::log(6.0)};
@@ -252,8 +271,9 @@ std::vector<Form> make_forms() {
                    .curved = true,
                    .log_terms = recurrence_terms});
   forms.push_back({.name = "saturating-experts",
-                   .equation = "ln L = a ln N + b ln X^ + c ln N ln X^ + d, 1/X^ = 1/(X - 1 + 1/(1/X_start "
-                               "- 1/X_max)) + 1/X_max",
+                   .equation =
+                       "ln L = a ln N + b ln X^ + c ln N ln X^ + d, 1/X^ = 1/(X - 1 + 1/(1/X_start "
+                       "- 1/X_max)) + 1/X_max",
                    .source = "2202.01169",
                    .size = SizeKind::kParameters,
                    .coefficients = {"a", "b", "c", "d", "X_start", "X_max"},
@@ -309,14 +329,17 @@ constexpr std::size_t kMost = 8;  // unknowns of any form
 }  // namespace
 
 LogInputs log_inputs(const Inputs& inputs) {
-  return {std::log(inputs.size),   std::log1p(-inputs.sparsity), std::log(inputs.tokens),
+  return {std::log(inputs.size),      std::log1p(-inputs.sparsity), std::log(inputs.tokens),
           std::log(inputs.recurrent), std::log(inputs.visits),      inputs.experts};
 }
 
 LogInputs relative(const LogInputs& x, const LogInputs& centre) {
-  return {x.size - centre.size,           x.one_minus_s - centre.one_minus_s,
-          x.tokens - centre.tokens,       x.recurrent - centre.size,
-          x.visits,                       x.experts};
+  return {x.size - centre.size,
+          x.one_minus_s - centre.one_minus_s,
+          x.tokens - centre.tokens,
+          x.recurrent - centre.size,
+          x.visits,
+          x.experts};
 }
 
 std::optional<std::size_t> Form::index(std::string_view coefficient) const {
@@ -377,7 +400,8 @@ double evaluate(const Law& law, const Inputs& inputs) {
 
 double evaluate(const Law& law, const Inputs& inputs, std::span<double> gradient) {
   const Form& form = *law.form;
-  const std::size_t terms = form.amplitudes, shapes = form.shape.size(), p = law.coefficients.size();
+  const std::size_t terms = form.amplitudes, shapes = form.shape.size(),
+                    p = law.coefficients.size();
   double unknowns[kMost], jacobian[kMost * kMost], values[kMost], slopes[kMost * kMost];
   const double* shape = law.coefficients.data() + 1 + terms;
   if (form.to_unknowns) {

@@ -19,9 +19,9 @@ namespace smelt::law {
 
 /// Where a law is evaluated; a form reads what it needs.
 struct Inputs {
-  double size = 0;      // F, training FLOPs per token; N, parameters; or C, FLOPs (Form::size)
-  double sparsity = 0;  // S in [0, 1)
-  double tokens = 1;    // D
+  double size = 0;       // F, training FLOPs per token; N, parameters; or C, FLOPs (Form::size)
+  double sparsity = 0;   // S in [0, 1)
+  double tokens = 1;     // D
   double recurrent = 0;  // N_rec, parameters that run `visits` times (N is those that run once)
   double visits = 1;     // r
   double experts = 1;    // X
@@ -70,9 +70,9 @@ struct Form {
   std::vector<std::string> axes;   // what each falls with, "D"
   /// Which shape parameter acts on 1 - S; nothing where S does not enter.
   std::optional<std::size_t> sparsity_exponent = std::nullopt;
-  bool floor = true;    // E is a coefficient, the first; else it is 0
-  bool tokens = true;   // D enters
-  bool visits = false;  // N_rec and r enter
+  bool floor = true;     // E is a coefficient, the first; else it is 0
+  bool tokens = true;    // D enters
+  bool visits = false;   // N_rec and r enter
   bool experts = false;  // X enters
   bool curved = false;   // log terms have second derivatives in the shape
 
@@ -81,8 +81,8 @@ struct Form {
   void (*log_terms)(const LogInputs& x, const double* shape, double* values, double* gradient,
                     double* second) = nullptr;
   /// Null: coefficients are E, the amplitudes and the shape.  Else coefficients ↔ unknowns [E, ln
-  /// amplitude at `centre`, shape] there and (centre 0) back; `jacobian`, where not null, is row-major
-  /// d unknown / d coefficient.
+  /// amplitude at `centre`, shape] there and (centre 0) back; `jacobian`, where not null, is
+  /// row-major d unknown / d coefficient.
   void (*to_coefficients)(const double* unknowns, const LogInputs& centre,
                           double* coefficients) = nullptr;
   void (*to_unknowns)(const double* coefficients, double* unknowns, double* jacobian) = nullptr;

@@ -37,9 +37,9 @@ struct ExactGain {
   /// The same from the reference's side: the compute at which the target reaches the loss that the
   /// reference has at `compute`, and 1 − that over `compute`.
   std::optional<double> target_compute, reverse_gain;
-  Frontier target;     // at C_target
-  Frontier reference;  // at C_target too: its tokens per parameter
-  double loss_gap = 0;                      // reference - target frontier loss at C_target, nats
+  Frontier target;      // at C_target
+  Frontier reference;   // at C_target too: its tokens per parameter
+  double loss_gap = 0;  // reference - target frontier loss at C_target, nats
 };
 ExactGain ce_gain(const Law& reference, const Law& target, double compute, double sparsity);
 

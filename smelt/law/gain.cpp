@@ -167,9 +167,8 @@ void add_intervals(const LawPairs& pairs, const GainOptions& options,
       const auto& value = point.*quantity.value;
       if (std::string_view(quantity.name) == "wall_clock_gain" && !options.time_ratio) continue;
       point.*quantity.interval =
-          bca && value
-              ? bca_interval(drawn[q], *value, left_out[q], options.bootstrap.confidence)
-              : percentile_interval(std::move(drawn[q]), options.bootstrap.confidence);
+          bca && value ? bca_interval(drawn[q], *value, left_out[q], options.bootstrap.confidence)
+                       : percentile_interval(std::move(drawn[q]), options.bootstrap.confidence);
     }
   }
 }
@@ -182,8 +181,7 @@ void use_draws(const Form& reference_form, const Form& target_form, const Draws&
   result.draws_used = std::count_if(pairs.drawn.begin(), pairs.drawn.end(),
                                     [](const auto& pair) { return pair.has_value(); });
   say_used(result.draws_used, result.draws, result.warnings);
-  if (static_cast<double>(result.draws_used) >=
-      kShareNeeded * static_cast<double>(result.draws)) {
+  if (static_cast<double>(result.draws_used) >= kShareNeeded * static_cast<double>(result.draws)) {
     add_intervals(pairs, options, result.points);
   }
 }
@@ -211,9 +209,9 @@ std::vector<GainPoint> points_of(const Law& reference, const Law& target,
   std::vector<GainPoint> points;
   for (const double sparsity : options.sparsity) {
     for (const double compute : options.compute) {
-      points.push_back(identifiable ? exact_point(reference, target, options.time_ratio, compute,
-                                                  sparsity)
-                                    : undefined_point(compute, sparsity));
+      points.push_back(identifiable
+                           ? exact_point(reference, target, options.time_ratio, compute, sparsity)
+                           : undefined_point(compute, sparsity));
     }
   }
   return points;
@@ -364,9 +362,8 @@ Json to_json(const GainResult& result) {
   if (!result.subsets.empty()) {
     Json& subsets = json["subsets"] = Json::array();
     for (const SubsetGain& subset : result.subsets) {
-      subsets.push_back({{"name", subset.name},
-                         {"points", points_json(subset.points)},
-                         {"words", subset.words}});
+      subsets.push_back(
+          {{"name", subset.name}, {"points", points_json(subset.points)}, {"words", subset.words}});
     }
   }
   json["draws"] = result.draws;

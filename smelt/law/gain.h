@@ -26,6 +26,13 @@ struct Subset {
   std::vector<double> reference, target;
 };
 
+/// Four subsets out of many: in each pair of rows (same cell, tokens and seed) the subsets are
+/// ranked by the reference's loss and averaged in four parts as equal as can be, the larger ones
+/// first. Throws Error with fewer than four subsets, and for a row without a partner.
+std::vector<Subset> quartiles(const std::vector<Subset>& subsets,
+                              const std::vector<Point>& reference,
+                              const std::vector<Point>& target);
+
 struct GainOptions {
   std::vector<double> compute;   // FLOPs; empty: three points inside the data
   std::vector<double> sparsity;  // empty: the sparsities in the data
@@ -40,8 +47,8 @@ struct GainOptions {
 struct GainPoint {
   double compute = 0;
   double sparsity = 0;
-  std::optional<double> gain;     // a fraction; nothing where it is not defined
-  std::optional<Range> interval;  // of paired draws
+  std::optional<double> gain;                         // a fraction; nothing where it is not defined
+  std::optional<Range> interval;                      // of paired draws
   std::optional<double> target_loss, reference_loss;  // on each frontier, at `compute`
   std::optional<Range> target_loss_interval, reference_loss_interval;
   std::optional<double> reference_compute;  // at which the reference reaches target_loss

@@ -12,8 +12,8 @@
 namespace smelt::law {
 namespace {
 
-constexpr double kSameCompute = 0.1;   // largest step in ln compute inside a bin
-constexpr double kWidestBin = 0.3;     // largest ratio, as a logarithm, of a bin's ends
+constexpr double kSameCompute = 0.1;  // largest step in ln compute inside a bin
+constexpr double kWidestBin = 0.3;    // largest ratio, as a logarithm, of a bin's ends
 constexpr std::size_t kFewestSizes = 3;
 
 struct Row {
@@ -66,8 +66,8 @@ IsoflopBin minimum_of(const std::vector<Row>& rows, const Form& form) {
   }
   const double best = mean - k[1] / (2 * k[2]);
   if (best <= *sizes.begin() || best >= *sizes.rbegin()) {
-    bin.words = fmt::format("the minimum lies at an edge of the sizes or beyond ({:.3g})",
-                            std::exp(best));
+    bin.words =
+        fmt::format("the minimum lies at an edge of the sizes or beyond ({:.3g})", std::exp(best));
     return bin;
   }
   bin.size = std::exp(best);

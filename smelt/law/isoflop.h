@@ -4,8 +4,8 @@
 //   Isoflop result = isoflop(points, find_form("chinchilla"));
 //   result.size_exponent;        // a of N* ~ C^a; nothing with fewer than two minima
 //
-// Known to be biased on wide or off-centre grids of sizes: it stands beside a fitted law, not in its
-// place.
+// Known to be biased on wide or off-centre grids of sizes: it stands beside a fitted law, not in
+// its place.
 #pragma once
 
 #include <optional>

@@ -72,9 +72,9 @@ Vector trust_step(const Matrix& hessian, const Vector& gradient, double radius) 
   return -(eigen.eigenvectors() * (projected.array() / (curvature.array() + mu)).matrix());
 }
 
-/// Moves `u` to a minimum of `objective` at one delta, to a scaled gradient of `precision`.  `longest` limits the step of each unknown,
-/// since a flat direction must not carry one away; `weight` is the sum of the rows' weights, `rows`
-/// their number.
+/// Moves `u` to a minimum of `objective` at one delta, to a scaled gradient of `precision`.
+/// `longest` limits the step of each unknown, since a flat direction must not carry one away;
+/// `weight` is the sum of the rows' weights, `rows` their number.
 template <class Objective>
 void newton(Objective& objective, const Bounds<typename Objective::Vector>& bounds,
             const typename Objective::Vector& longest, double weight, double rows, double delta,

@@ -41,8 +41,9 @@ Objective::Expansion Objective::expand(const Vector& u, double delta) {
   clipped_ = problem_.squares ? unit_ : unit_.max(-1.0).min(1.0);
   pull_ = weights();
   if (problem_.quantile != 0.5) {
-    pull_ *= (residual_ > 0).select(Eigen::ArrayXd::Constant(unit_.size(), 2 * (1 - problem_.quantile)),
-                                    2 * problem_.quantile);
+    pull_ *= (residual_ > 0)
+                 .select(Eigen::ArrayXd::Constant(unit_.size(), 2 * (1 - problem_.quantile)),
+                         2 * problem_.quantile);
   }
   const std::size_t terms = terms_.terms(), shapes = terms_.shapes();
   Expansion out;

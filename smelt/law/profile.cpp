@@ -29,7 +29,8 @@ class Profile {
     const Eigen::ArrayXd z = objective.residuals() / problem.delta;
     double inside = 0, squares = 0, n = 0;
     for (Eigen::Index i = 0; i < z.size(); ++i) {
-      const double psi = problem.squares ? z[i] : std::clamp(z[i], -1.0, 1.0), w = objective.weights()[i];
+      const double psi = problem.squares ? z[i] : std::clamp(z[i], -1.0, 1.0),
+                   w = objective.weights()[i];
       inside += w * (problem.squares || std::abs(z[i]) <= 1 ? 1 : 0);
       squares += w * w * psi * psi;
       n += 1;

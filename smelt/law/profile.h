@@ -11,11 +11,11 @@
 
 namespace smelt::law {
 
-/// For each coefficient the values v at which 2 (R(v) − R) · A / B = chi-square(1, confidence), with
-/// R the objective, A the mean second and B the mean squared first derivative of the residuals'
-/// cost, the latter over n − p (Schrader and Hettmansperger 1980; the likelihood ratio of Gaussian
-/// errors for a squared loss).  An end that is not met within the coefficient's bounds is the bound.
-/// Nothing for held coefficients and those made of several unknowns.
+/// For each coefficient the values v at which 2 (R(v) − R) · A / B = chi-square(1, confidence),
+/// with R the objective, A the mean second and B the mean squared first derivative of the
+/// residuals' cost, the latter over n − p (Schrader and Hettmansperger 1980; the likelihood ratio
+/// of Gaussian errors for a squared loss).  An end that is not met within the coefficient's bounds
+/// is the bound. Nothing for held coefficients and those made of several unknowns.
 std::vector<std::optional<Range>> profile_intervals(const std::vector<Point>& points,
                                                     const Form& form, const FitOptions& options,
                                                     double confidence);

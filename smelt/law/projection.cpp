@@ -11,7 +11,7 @@ using SmallMatrix = Objective::Matrix;
 
 constexpr int kIterations = 15;
 constexpr double kEnough = 1e-4;  // relative step of the value that is left to Newton
-constexpr double kSmall = 1e-3;  // of the loss: what an absent term starts from
+constexpr double kSmall = 1e-3;   // of the loss: what an absent term starts from
 
 }  // namespace
 
@@ -85,8 +85,9 @@ void Projection::solve(Place& place) {
     }
   }
   double error = 0;
-  place.linear = columns_.empty() ? std::vector<double>{}
-                                  : small_nnls(gram, right, (weight_ * target_.square()).sum(), error);
+  place.linear = columns_.empty()
+                     ? std::vector<double>{}
+                     : small_nnls(gram, right, (weight_ * target_.square()).sum(), error);
   residual_ = -target_;
   for (std::size_t a = 0; a < columns_.size(); ++a) residual_ += place.linear[a] * column_[a];
   place.value = (weight_ * residual_.square()).sum();
@@ -147,9 +148,9 @@ void Projection::minimise(double delta, SmallVector& u) {
     }
     for (Eigen::Index i = 0; i < count; ++i) {
       for (Eigen::Index j = 0; j <= i; ++j) {
-        hessian(i, j) = hessian(j, i) = (weight_ * slope[static_cast<std::size_t>(i)] *
-                                         slope[static_cast<std::size_t>(j)])
-                                            .sum();
+        hessian(i, j) = hessian(j, i) =
+            (weight_ * slope[static_cast<std::size_t>(i)] * slope[static_cast<std::size_t>(j)])
+                .sum();
       }
     }
     bool moved = false;
@@ -157,7 +158,8 @@ void Projection::minimise(double delta, SmallVector& u) {
     for (int attempt = 0; attempt < 8 && !moved; ++attempt) {
       SmallMatrix damped = hessian;
       for (Eigen::Index j = 0; j < count; ++j) {
-        damped(j, j) += damping * std::max(hessian(j, j), 1e-12 * hessian.diagonal().maxCoeff()) + 1e-300;
+        damped(j, j) +=
+            damping * std::max(hessian(j, j), 1e-12 * hessian.diagonal().maxCoeff()) + 1e-300;
       }
       const SmallVector step = -damped.ldlt().solve(gradient);
       Place there = here;

@@ -1,5 +1,5 @@
-// Variable projection: at a given shape the floor and the amplitudes are a non-negative linear least
-// squares problem, so that only the shape is searched.  Internal to the folder.
+// Variable projection: at a given shape the floor and the amplitudes are a non-negative linear
+// least squares problem, so that only the shape is searched.  Internal to the folder.
 #pragma once
 
 #include <vector>
@@ -33,9 +33,9 @@ class Projection {
 
   const Problem& problem_;
   Terms terms_;
-  std::vector<std::size_t> columns_;         // unknowns solved for
-  std::vector<Eigen::Index> free_;           // shape parameters that move
-  std::vector<Eigen::ArrayXd> column_;       // over the loss
+  std::vector<std::size_t> columns_;    // unknowns solved for
+  std::vector<Eigen::Index> free_;      // shape parameters that move
+  std::vector<Eigen::ArrayXd> column_;  // over the loss
   Eigen::ArrayXd inverse_loss_, target_, residual_, weight_;
 };
 

@@ -91,8 +91,8 @@ void check(const std::vector<double>& losses, const std::vector<double>& scores)
   Problems problems("law");
   if (losses.size() != scores.size()) problems.add("as many losses as scores are needed");
   if (losses.size() < kFewestPoints) {
-    problems.add(fmt::format("a score in the loss needs {} points, got {}", kFewestPoints,
-                             losses.size()));
+    problems.add(
+        fmt::format("a score in the loss needs {} points, got {}", kFewestPoints, losses.size()));
   }
   for (const auto* values : {&losses, &scores}) {
     const char* name = values == &losses ? "loss" : "score";
@@ -178,8 +178,7 @@ Beyond beyond(const ScoreFit& fit, const std::vector<double>& losses,
   double squares = 0;
   for (const double r : other.residuals) squares += (r - other.mean) * (r - other.mean);
   other.standard_error = std::sqrt(squares / (n - 1) / n);
-  const double reach =
-      student_t(static_cast<int>(losses.size()) - 1, 0.95) * *other.standard_error;
+  const double reach = student_t(static_cast<int>(losses.size()) - 1, 0.95) * *other.standard_error;
   other.interval = Range{other.mean - reach, other.mean + reach};
   return other;
 }
@@ -199,8 +198,8 @@ Json to_json(const Beyond& other) {
   return {{"points", other.residuals.size()},
           {"mean", other.mean},
           {"standard_error", other.standard_error ? Json(*other.standard_error) : Json()},
-          {"interval", other.interval ? Json::array({other.interval->min, other.interval->max})
-                                      : Json()},
+          {"interval",
+           other.interval ? Json::array({other.interval->min, other.interval->max}) : Json()},
           {"extrapolated", other.extrapolated},
           {"residuals", other.residuals}};
 }

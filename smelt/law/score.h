@@ -3,7 +3,8 @@
 //
 //   ScoreFit fit = fit_score(losses, scores, ScoreKind::kScore);
 //   fit.predict(2.1);
-//   Beyond other = beyond(fit, their_losses, their_scores);     // signed so that positive is better
+//   Beyond other = beyond(fit, their_losses, their_scores);     // signed so that positive is
+//   better
 #pragma once
 
 #include <optional>
@@ -42,8 +43,8 @@ struct ScoreFit {
   double predict(double loss) const;
 };
 
-/// Least squares.  Throws Error with fewer than 5 points, without spread, or for a value that is not
-/// finite.
+/// Least squares.  Throws Error with fewer than 5 points, without spread, or for a value that is
+/// not finite.
 ScoreFit fit_score(const std::vector<double>& losses, const std::vector<double>& scores,
                    ScoreKind kind);
 

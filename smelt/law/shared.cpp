@@ -113,7 +113,8 @@ struct JointSolution {
 };
 
 Bounds<Joint::Vector> joint_bounds(const std::vector<Problem>& problems, const Places& places) {
-  Bounds<Joint::Vector> bounds{Joint::Vector::Zero(places.count), Joint::Vector::Zero(places.count)};
+  Bounds<Joint::Vector> bounds{Joint::Vector::Zero(places.count),
+                               Joint::Vector::Zero(places.count)};
   for (std::size_t g = 0; g < problems.size(); ++g) {
     const auto own = bounds_of(problems[g]);
     for (std::size_t j = 0; j < places.of[g].size(); ++j) {
@@ -125,8 +126,9 @@ Bounds<Joint::Vector> joint_bounds(const std::vector<Problem>& problems, const P
 }
 
 /// Starts: every group's own optimum gives the shared unknowns in turn, then their mean.
-JointSolution search_joint(const std::vector<Problem>& problems, const std::vector<StartGrid>& grids,
-                           const Places& places, std::size_t starts, const Joint::Vector* warm) {
+JointSolution search_joint(const std::vector<Problem>& problems,
+                           const std::vector<StartGrid>& grids, const Places& places,
+                           std::size_t starts, const Joint::Vector* warm) {
   std::vector<Joint::Vector> candidates;
   std::vector<std::vector<double>> own;
   for (std::size_t g = 0; g < problems.size(); ++g) {
@@ -247,8 +249,8 @@ std::vector<FitResult> fit_shared(
   const Places places(groups.size(), form.unknowns(), shared);
   std::vector<StartGrid> grids;
   for (const Problem& problem : problems) grids.emplace_back(problem);
-  const JointSolution found = search_joint(problems, grids, places,
-                                           static_cast<std::size_t>(options.starts), nullptr);
+  const JointSolution found =
+      search_joint(problems, grids, places, static_cast<std::size_t>(options.starts), nullptr);
   const double singular = smallest_singular_value(problems, places, found.u);
 
   std::vector<FitResult> results;
@@ -261,8 +263,8 @@ std::vector<FitResult> fit_shared(
       const bool amplitude = u >= 1 && u <= form.amplitudes;
       own.problem.held[u] = amplitude ? solution.coefficients[u] : solution.unknowns[u];
     }
-    FitResult result = summarize(own, groups[g].second, options,
-                                 {solution, found.tried, found.agreeing});
+    FitResult result =
+        summarize(own, groups[g].second, options, {solution, found.tried, found.agreeing});
     result.scaled_gradient = found.gradient;
     for (const std::string& name : share) result.held.push_back(name + " shared");
     if (singular < kSingular) {
@@ -270,9 +272,9 @@ std::vector<FitResult> fit_shared(
       result.law.unidentified.push_back("the groups together leave a direction open");
       result.status = FitStatus::kNotIdentifiable;
     }
-    result.status_words = fmt::format("{}: {} of {} joint starts agree, scaled gradient {:.1e}",
-                                      enum_name(result.status), found.agreeing, found.tried,
-                                      found.gradient);
+    result.status_words =
+        fmt::format("{}: {} of {} joint starts agree, scaled gradient {:.1e}",
+                    enum_name(result.status), found.agreeing, found.tried, found.gradient);
     results.push_back(std::move(result));
   }
   const bool all = std::all_of(results.begin(), results.end(),
@@ -289,8 +291,7 @@ std::vector<FitResult> fit_shared(
     std::vector<std::vector<std::size_t>> unit;
     std::vector<Draws> draws(groups.size());
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      unit.push_back(
-          unit_numbers(groups[g].second, designs[g].order, form, bootstrap.unit, key));
+      unit.push_back(unit_numbers(groups[g].second, designs[g].order, form, bootstrap.unit, key));
       draws[g].key = key;
       draws[g].drawn.resize(static_cast<std::size_t>(bootstrap.draws));
     }

@@ -105,7 +105,8 @@ namespace {
 /// Whether two places give every residual nearly the same: the unknowns' differences, each by what
 /// it moves the residuals.
 bool same_place(const Vector& a, const Vector& b, const Vector& column_square, double weight) {
-  return ((a - b).array().square() * column_square.array()).sum() < kSamePlace * kSamePlace * weight;
+  return ((a - b).array().square() * column_square.array()).sum() <
+         kSamePlace * kSamePlace * weight;
 }
 
 /// From a minimum at the common, larger delta down to one at the delta asked for.
@@ -131,8 +132,9 @@ SearchResult search(const Problem& problem, const StartGrid& grid, std::size_t s
   // there share the way from there on, which depends on nothing else.
   double from = problem.delta;
   if (!problem.squares && !unknowns.empty()) {
-    from = std::max(from, objective.median_residual(
-                              to_vector(unknowns.front()).cwiseMax(bounds.low).cwiseMin(bounds.high)));
+    from =
+        std::max(from, objective.median_residual(
+                           to_vector(unknowns.front()).cwiseMax(bounds.low).cwiseMin(bounds.high)));
   }
   Projection projection(problem);
   for (const auto& start : unknowns) {

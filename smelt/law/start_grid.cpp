@@ -43,7 +43,8 @@ StartGrid::StartGrid(const Problem& problem) {
                      slopes.data(), nullptr);
       for (std::size_t c = 0; c < columns_.size(); ++c) {
         const double log_column = columns_[c] == 0 ? 0 : logs[columns_[c] - 1];
-        tuple.columns(i, static_cast<Eigen::Index>(c)) = std::exp(log_column - problem.log_loss[row]);
+        tuple.columns(i, static_cast<Eigen::Index>(c)) =
+            std::exp(log_column - problem.log_loss[row]);
       }
       for (std::size_t j = 0; j <= terms; ++j) {
         const double held = problem.held[j].value_or(0);

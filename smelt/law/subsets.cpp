@@ -2,18 +2,77 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
 #include "smelt/core/parallel.h"
 #include "smelt/core/philox.h"
+#include "smelt/law/gain.h"
 
 namespace smelt::law {
 
 std::vector<Point> with_losses(std::vector<Point> points, const std::vector<double>& losses) {
   if (points.size() != losses.size()) {
-    throw Error("law", fmt::format("{} losses of a subset for {} points", losses.size(),
-                                   points.size()));
+    throw Error("law",
+                fmt::format("{} losses of a subset for {} points", losses.size(), points.size()));
   }
   for (std::size_t i = 0; i < points.size(); ++i) points[i].loss = losses[i];
   return points;
+}
+
+std::vector<Subset> quartiles(const std::vector<Subset>& subsets,
+                              const std::vector<Point>& reference,
+                              const std::vector<Point>& target) {
+  constexpr std::size_t kParts = 4;
+  if (subsets.size() < kParts) {
+    throw Error("law", fmt::format("quartiles need 4 subsets or more, got {}", subsets.size()));
+  }
+  using Key = std::tuple<std::string, double, std::int64_t>;
+  std::map<Key, std::size_t> row_of;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    row_of[{reference[i].cell, reference[i].tokens, reference[i].seed}] = i;
+  }
+  std::vector<Subset> parts;
+  for (const char* name : {"quartile 1 (lowest loss)", "quartile 2", "quartile 3", "quartile 4"}) {
+    parts.push_back(
+        {name, std::vector<double>(reference.size()), std::vector<double>(target.size())});
+  }
+  // Means of `losses` over the subsets in the order of the reference's losses in row `rank_row`.
+  const auto fill = [&](std::size_t rank_row, auto losses, auto put) {
+    std::vector<std::size_t> order(subsets.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return subsets[a].reference[rank_row] < subsets[b].reference[rank_row];
+    });
+    std::size_t begin = 0;
+    for (std::size_t part = 0; part < kParts; ++part) {
+      const std::size_t size = subsets.size() / kParts + (part < subsets.size() % kParts ? 1 : 0);
+      double mean = 0;
+      for (std::size_t i = begin; i < begin + size; ++i) {
+        mean += losses(subsets[order[i]]) / static_cast<double>(size);
+      }
+      put(parts[part], mean);
+      begin += size;
+    }
+  };
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    fill(
+        i, [i](const Subset& s) { return s.reference[i]; },
+        [i](Subset& part, double mean) { part.reference[i] = mean; });
+  }
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const auto partner = row_of.find({target[i].cell, target[i].tokens, target[i].seed});
+    if (partner == row_of.end()) {
+      throw Error("law", "quartiles: no row of the reference with this cell, tokens and seed",
+                  target[i].where);
+    }
+    fill(
+        partner->second, [i](const Subset& s) { return s.target[i]; },
+        [i](Subset& part, double mean) { part.target[i] = mean; });
+  }
+  return parts;
 }
 
 SubsetLaws::SubsetLaws(const std::vector<Point>& points, const Form& form,

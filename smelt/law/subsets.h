@@ -1,5 +1,5 @@
 // A law on part of the validation data: exponents are those of the whole, the floor and the
-// amplitudes its own (paper section 6, "per subset").
+// amplitudes its own (paper section 6, "per subset").  Internal to the folder.
 //
 //   const SubsetLaws code(with_losses(points, losses_on_code), form, {});
 //   code.refit(result.law.coefficients);

@@ -42,12 +42,53 @@ TEST(Endpoints, OwnColumnNamesAndDefaults) {
   EXPECT_EQ(table.rows[0].sparsity, 0);
   EXPECT_EQ(table.rows[0].group, "");
   EXPECT_EQ(read("scale,flops_per_token,tokens,loss\nxl,1,2,3\n").rows[0].cell, "xl/0");
+  expect_error([] { parse_columns({"Q=x", "N"}); },
+               "[law] columns: expected KEY=COLUMN with KEY one of F, N, C, S, D, N_rec, r, X, "
+               "loss, weight, "
+               "cell, seed or group, got \"Q=x\"\n"
+               "[law] columns: expected KEY=COLUMN with KEY one of F, N, C, S, D, N_rec, r, X, "
+               "loss, weight, "
+               "cell, seed or group, got \"N\"");
+}
+
+TEST(Endpoints, CommonColumnNamesAreFoundAndSaid) {
+  const Form& form = find_form("chinchilla");
+  std::vector<std::string> messages;
+  const Csv csv = parse_csv("N,Training Tokens,final_loss\n1e6,2e6,3\n", "e.csv");
+  const Columns columns = guess_columns(csv, columns_of(form), form, messages);
+  EXPECT_EQ(columns.size, "N");
+  EXPECT_EQ(columns.tokens, "Training Tokens");
+  EXPECT_EQ(columns.loss, "final_loss");
+  EXPECT_EQ(messages, (std::vector<std::string>{"column \"N\" is read as N, parameters",
+                                                "column \"Training Tokens\" is read as D, tokens",
+                                                "column \"final_loss\" is read as the loss"}));
+  messages.clear();
+  const Csv named = parse_csv("params,n,tokens,loss\n1,2,3,4\n", "e.csv");
+  EXPECT_EQ(guess_columns(named, columns_of(form), form, messages).size, "params");
+  EXPECT_TRUE(messages.empty());  // nothing was guessed
   expect_error(
-      [] { parse_columns({"Q=x", "N"}); },
-      "[law] columns: expected KEY=COLUMN with KEY one of F, N, S, D, loss, weight, cell, seed or "
-      "group, got \"Q=x\"\n"
-      "[law] columns: expected KEY=COLUMN with KEY one of F, N, S, D, loss, weight, cell, seed or "
-      "group, got \"N\"");
+      [&] {
+        guess_columns(parse_csv("n,size,tokens,loss\n1,2,3,4\n", "e.csv"), columns_of(form), form,
+                      messages);
+      },
+      "[law] N, parameters may be column n or size: say which by --columns (e.csv)");
+}
+
+TEST(Endpoints, FormsReadTheColumnsThatTheyNeed) {
+  const Endpoints looped = read("params,recurrent_params,visits,tokens,loss\n1e6,2e6,3,5e6,3\n",
+                                columns_of(find_form("recurrence")));
+  EXPECT_EQ(looped.rows[0].recurrent, 2e6);
+  EXPECT_EQ(looped.rows[0].visits, 3);
+  const Endpoints power = read("compute,loss\n1e18,3\n", columns_of(find_form("power")));
+  EXPECT_EQ(power.rows[0].size, 1e18);
+  EXPECT_EQ(power.rows[0].tokens, 1);
+  EXPECT_EQ(read("params,experts,loss\n1e6,8,3\n", columns_of(find_form("saturating-experts")))
+                .rows[0]
+                .experts,
+            8);
+  expect_error(
+      [] { read("params,experts,loss\n1e6,0.5,3\n", columns_of(find_form("saturating-experts"))); },
+      "[law] column \"experts\": expected at least 1, got 0.5 (e.csv:2)");
 }
 
 TEST(Endpoints, EveryFaultAtOnce) {

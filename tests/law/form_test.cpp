@@ -24,7 +24,8 @@ TEST(Form, ValuesByHand) {
   const Law looped{&find_form("recurrence"), {2, 3, 5, 0.5, 0.5, 0.5}, std::nullopt, {}};
   EXPECT_NEAR(evaluate(looped, {10, 0, 25, 7, 4}), 2 + 3 / std::sqrt(24) + 1, 1e-14);
   // X_start 2, X_max 10: G = 1 / (1/2 − 1/10) = 2.5; X = 4 gives 1 / (1/5.5 + 1/10).
-  const Law experts{&find_form("saturating-experts"), {-0.1, -0.2, 0.03, 2, 2, 10}, std::nullopt, {}};
+  const Law experts{
+      &find_form("saturating-experts"), {-0.1, -0.2, 0.03, 2, 2, 10}, std::nullopt, {}};
   const double x = std::log(1 / (1 / 5.5 + 0.1)), n = std::log(50);
   EXPECT_NEAR(evaluate(experts, {.size = 50, .experts = 4}),
               std::exp(-0.1 * n - 0.2 * x + 0.03 * n * x + 2), 1e-13);
@@ -53,8 +54,8 @@ Trial trial_of(const Form& form, const Philox& random, std::uint64_t trial) {
                                     : amplitude         ? uniform(0.5, 4)
                                                         : uniform(0.1, 0.8));
   }
-  made.at = {uniform(2, 20), uniform(0, 0.9), uniform(3, 50), uniform(1, 10), uniform(1, 4),
-             uniform(1, 64)};
+  made.at = {uniform(2, 20), uniform(0, 0.9), uniform(3, 50),
+             uniform(1, 10), uniform(1, 4),   uniform(1, 64)};
   return made;
 }
 
@@ -85,7 +86,8 @@ TEST(Form, LogTermsMatchFiniteDifferences) {
     const std::size_t shapes = form.shape.size(), terms = form.amplitudes;
     for (std::uint64_t i = 0; i < 10; ++i) {
       const LogInputs at = log_inputs(trial_of(form, random, i).at);
-      std::vector<double> shape, values(terms), slopes(terms * shapes), second(slopes.size() * shapes);
+      std::vector<double> shape, values(terms), slopes(terms * shapes),
+          second(slopes.size() * shapes);
       for (std::size_t j = 0; j < shapes; ++j) {
         shape.push_back(0.3 + 0.5 * random.uniform(1000 + 10 * i + j));
       }
