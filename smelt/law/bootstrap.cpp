@@ -280,7 +280,10 @@ std::vector<Draws> draw_together(const std::vector<const std::vector<Point>*>& p
         }
       },
       static_cast<unsigned>(bootstrap.threads));
-  for (std::size_t a = 0; a < arms.size(); ++a) summarize_draws(draws[a], bootstrap, *results[a]);
+  for (std::size_t a = 0; a < arms.size(); ++a) {
+    summarize_draws(draws[a], bootstrap, *results[a]);
+    results[a]->draw_values = draws[a];
+  }
   return draws;
 }
 
@@ -295,8 +298,7 @@ FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,
       result.interval_kind = "profile";
     }
   } else {
-    auto draws = draw_together({&points}, form, options, bootstrap, {&result});
-    if (!draws.empty()) result.draw_values = std::move(draws.front());
+    draw_together({&points}, form, options, bootstrap, {&result});
   }
   result.seconds = seconds_since(start);
   return result;

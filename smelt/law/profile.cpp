@@ -121,9 +121,10 @@ std::vector<std::optional<Range>> profile_intervals(const std::vector<Point>& po
   std::vector<std::optional<Range>> intervals;
   for (std::size_t c = 0; c < form.coefficients.size(); ++c) {
     const auto unknown = form.unknown_of(c);
-    const bool free = unknown && !design.problem.held[*unknown] && !found.best.at_bound[*unknown];
     intervals.emplace_back();
-    if (free) intervals.back() = profile.interval(*unknown);
+    if (unknown && !design.problem.held[*unknown]) {
+      intervals.back() = profile.interval(*unknown);
+    }
   }
   return intervals;
 }

@@ -1,5 +1,5 @@
-// Endpoints, the fitted surfaces and frontiers of both arms where the grid identifies them, and the
-// compute SMELT saves (paper section 6).
+// Endpoints, and the fitted surfaces and frontiers of both arms where the grid identifies them
+// (paper section 6).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,75 +9,17 @@
 #include <set>
 
 #include "smelt/core/error.h"
+#include "smelt/law/bootstrap.h"
 #include "smelt/law/frontier.h"
 #include "smelt/report/charts.h"
 #include "smelt/report/html.h"
+#include "smelt/report/law_data.h"
 #include "smelt/report/sections.h"
 
 namespace smelt::report {
 namespace {
 
 constexpr int kCurvePoints = 40;
-
-struct Laws {
-  std::map<std::string, law::Law> by_arm;
-  std::vector<std::string> words;  // why there are none
-};
-
-/// Both laws when the study says they are identifiable and they can be read.
-Laws read_laws(const Study& study) {
-  Laws laws;
-  const Json& json = get(study.json, "law");
-  laws.words = words(get(json, "words"));
-  if (!truth(get(json, "identifiable"))) return laws;
-  try {
-    for (const char* arm : kArms) {
-      laws.by_arm[arm] =
-          law::law_from_json(get(json, arm), std::string("study.json, law of ") + arm);
-    }
-  } catch (const std::exception& problem) {
-    laws.by_arm.clear();
-    laws.words.push_back(std::string("The fitted laws could not be read: ") + problem.what());
-  }
-  return laws;
-}
-
-struct Endpoint {
-  std::string arm, cell;
-  std::optional<double> flops, sparsity, tokens, loss, parameters;
-};
-
-std::vector<Endpoint> endpoints_of(const Study& study) {
-  std::map<std::pair<std::string, std::string>, std::optional<double>> parameters;
-  for (const Json& cell : list(study.json, {"cells"})) {
-    for (const char* arm : kArms) {
-      parameters[{text(get(cell, "cell")), arm}] =
-          number(get(cell, {"budgets", arm, "parameters", "total"}));
-    }
-  }
-  std::vector<Endpoint> all;
-  for (const Json& row : list(study.json, {"endpoints"})) {
-    Endpoint point{text(get(row, "arch")),
-                   text(get(row, "cell")),
-                   number(get(row, "flops_per_token")),
-                   number(get(row, "sparsity")),
-                   number(get(row, "tokens")),
-                   number(get(row, "loss")),
-                   {}};
-    point.parameters = parameters[{point.cell, point.arm}];
-    all.push_back(std::move(point));
-  }
-  return all;
-}
-
-std::optional<double> fitted(const Laws& laws, const Endpoint& at, double tokens) {
-  const auto law = laws.by_arm.find(at.arm);
-  if (law == laws.by_arm.end()) return std::nullopt;
-  const auto size = law->second.form->size == law::SizeKind::kParameters ? at.parameters : at.flops;
-  if (!size || *size <= 0 || tokens <= 0) return std::nullopt;
-  const double loss = law::evaluate(law->second, {*size, at.sparsity.value_or(0), tokens});
-  return std::isfinite(loss) ? std::optional(loss) : std::nullopt;
-}
 
 DataTable endpoint_table(const Study& study, const std::vector<Endpoint>& points,
                          const Laws& laws) {
@@ -134,8 +76,18 @@ DataTable surface_table(const std::vector<Endpoint>& points, const Laws& laws) {
   return table;
 }
 
-std::string sparsity_name(double sparsity) {
-  return fmt::format("S = {:.3g}", sparsity);
+/// Between which the middle 95 % of the draws' frontiers lie.
+std::optional<law::Range> frontier_band(const Laws& laws, const std::string& arm, double compute,
+                                        double sparsity) {
+  const auto drawn = laws.drawn.find(arm);
+  if (drawn == laws.drawn.end()) return std::nullopt;
+  std::vector<double> losses;
+  for (const law::Law& law : drawn->second) {
+    if (law::has_frontier(law, sparsity)) {
+      losses.push_back(law::frontier(law, compute, sparsity).loss);
+    }
+  }
+  return law::percentile_interval(std::move(losses), 0.95);
 }
 
 DataTable frontier_table(const std::vector<Endpoint>& points, const Laws& laws) {
@@ -145,6 +97,8 @@ DataTable frontier_table(const std::vector<Endpoint>& points, const Laws& laws) 
                    {"sparsity", "sparsity"},
                    {"compute", "compute (FLOPs)", true},
                    {"loss", "best loss (nats)", true},
+                   {"low", "95 % of the draws, low", true},
+                   {"high", "95 % of the draws, high", true},
                    {"flops_per_token", "best F", true},
                    {"tokens", "best tokens", true},
                    {"tokens_per_parameter", "tokens per parameter", true}},
@@ -164,8 +118,12 @@ DataTable frontier_table(const std::vector<Endpoint>& points, const Laws& laws) 
         const double compute = *entry.second.low * std::pow(*entry.second.high / *entry.second.low,
                                                             i / (kCurvePoints - 1.0));
         const law::Frontier best = law::frontier(law, compute, entry.first);
+        const auto band = frontier_band(laws, arm, compute, entry.first);
+        const auto low = band ? std::optional(band->min) : std::nullopt,
+                   high = band ? std::optional(band->max) : std::nullopt;
         table.add({arm_cell(arm), text_cell(name), number_cell(compute),
-                   number_cell(best.loss, fixed(best.loss, 4)), number_cell(best.flops_per_token),
+                   number_cell(best.loss, fixed(best.loss, 4)), number_cell(low, fixed(low, 4)),
+                   number_cell(high, fixed(high, 4)), number_cell(best.flops_per_token),
                    number_cell(best.tokens), number_cell(best.tokens_per_parameter)});
       }
     }
@@ -215,6 +173,11 @@ Json loss_spec(const std::string& x, const std::string& x_title, const Json& poi
   spec["layer"][0]["data"] = points;
   spec["layer"][0]["encoding"]["tooltip"] = tips;
   if (!curves.is_null()) {
+    Json band = vega(R"({"mark": {"type": "area", "opacity": 0.18},
+      "transform": [{"filter": {"field": "low", "valid": true}}],
+      "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}})");
+    band["data"] = curves;
+    if (x == "compute") spec["layer"].push_back(std::move(band));
     Json line = vega(R"({"mark": {"type": "line", "strokeWidth": 1.6}})");
     line["data"] = curves;
     spec["layer"].push_back(std::move(line));
@@ -260,14 +223,105 @@ void add_law_figures(const Study& study, const std::vector<Endpoint>& points, co
               number_cell(*point.flops * *point.tokens),
               number_cell(point.loss, fixed(point.loss, 4))});
   }
+  std::string caption =
+      "The lowest loss each arm's law reaches at a given compute, over the range of the endpoints "
+      "(points: what was trained, each at its own F and tokens, so mostly above the frontier).";
+  std::vector<KeyEntry> key = loss_key("frontier of the fitted law");
+  if (!laws.drawn.empty()) {
+    key.push_back({Mark::kBand, "muted", "95 % of the draws"});
+    caption += " Bands: 95 % of the bootstrap's draws.";
+  }
   page.figure({"frontier",
                "Loss against compute with each arm's compute-optimal frontier",
-               loss_key("frontier of the fitted law"),
+               std::move(key),
                std::move(panels),
-               "The lowest loss each arm's law reaches at a given compute, over the range of the "
-               "endpoints (points: what was "
-               "trained, each at its own F and tokens, so mostly above the frontier).",
+               caption,
                {std::move(frontier), std::move(dots)}});
+}
+
+/// By how much each arm's law misses every endpoint.
+void add_residuals(const std::vector<Endpoint>& points, const Laws& laws, Page& page) {
+  DataTable table{"residuals",
+                  "Residuals of the fitted laws",
+                  {{"arch", "arm"},
+                   {"cell", "cell"},
+                   {"compute", "compute (FLOPs)", true},
+                   {"tokens_per_flop", "tokens per FLOP of one", true},
+                   {"residual", "law over loss − 1 (%)", true}},
+                  {}};
+  for (const Endpoint& point : points) {
+    const auto law = fitted(laws, point, point.tokens.value_or(0));
+    if (!law || !point.loss || !point.compute()) continue;
+    const double residual = 100 * (*law / *point.loss - 1);
+    table.add({arm_cell(point.arm), text_cell(point.cell), number_cell(point.compute()),
+               number_cell(*point.tokens / *point.flops),
+               number_cell(residual, with_sign(residual, 2))});
+  }
+  if (table.rows.empty()) return;
+  std::vector<Panel> panels;
+  for (const auto& [key, title] : {std::pair{"compute", "compute, FLOPs"},
+                                   std::pair{"tokens_per_flop", "D / F, tokens per FLOP of one"}}) {
+    Json spec = vega(R"({"height": 180, "encoding": {
+        "x": {"type": "quantitative", "scale": {"type": "log", "nice": false, "padding": 12},
+              "axis": {"format": ".0e", "tickCount": 4, "grid": false}},
+        "y": {"field": "residual", "type": "quantitative", "title": "law over loss − 1, %", "axis": {"tickCount": 5}}},
+      "layer": [
+        {"mark": {"type": "rule", "color": "@muted"}, "encoding": {"y": {"datum": 0, "type": "quantitative"}, "x": {"value": 0}, "x2": {"value": "width"}}},
+        {"mark": {"type": "point", "size": 46, "opacity": 0.85}, "encoding": {
+          "shape": {"field": "arch", "type": "nominal", "legend": null,
+                    "scale": {"domain": ["baseline", "smelt"], "range": ["circle", "diamond"]}}}}]})");
+    spec["encoding"]["x"]["field"] = key;
+    spec["encoding"]["x"]["title"] = title;
+    spec["layer"][1]["encoding"]["color"] = arm_colour();
+    spec["layer"][1]["encoding"]["tooltip"] = tooltip(table, {"arch", "cell", "residual"});
+    spec["data"] = rows_of("residuals");
+    panels.push_back({std::string("over ") + (std::string(key) == "compute" ? "compute" : "D / F"),
+                      std::move(spec)});
+  }
+  page.figure({"residuals",
+               "By how much each law misses its endpoints",
+               loss_key(""),
+               std::move(panels),
+               "A law that bends away from its points shows here as a trend.",
+               {std::move(table)}});
+}
+
+/// The exponents that the bootstrap drew, one pair of them against each other.
+void add_draws(const Laws& laws, Page& page) {
+  constexpr std::size_t kMostDraws = 300;
+  const law::Form& form = *laws.by_arm.begin()->second.form;
+  const std::size_t first = 1 + form.amplitudes, last = form.coefficients.size() - 1;
+  if (first >= last) return;
+  const std::string x = form.coefficients[first], y = form.coefficients[last];
+  DataTable table{"draws",
+                  "Exponents in the bootstrap's draws",
+                  {{"arch", "arm"}, {"x", "exponent " + x, true}, {"y", "exponent " + y, true}},
+                  {}};
+  for (const auto& [arm, drawn] : laws.drawn) {
+    for (std::size_t i = 0; i < std::min(kMostDraws, drawn.size()); ++i) {
+      const double a = drawn[i].coefficients[first], c = drawn[i].coefficients[last];
+      table.add({arm_cell(arm), number_cell(a, fixed(a, 4)), number_cell(c, fixed(c, 4))});
+    }
+  }
+  if (table.rows.empty()) return;
+  Json spec = vega(R"({"height": 230, "mark": {"type": "point", "size": 14, "opacity": 0.45, "filled": true},
+    "encoding": {
+      "x": {"field": "x", "type": "quantitative", "scale": {"zero": false, "padding": 8}, "axis": {"tickCount": 5}},
+      "y": {"field": "y", "type": "quantitative", "scale": {"zero": false, "padding": 8}, "axis": {"tickCount": 5}},
+      "shape": {"field": "arch", "type": "nominal", "legend": null,
+                "scale": {"domain": ["baseline", "smelt"], "range": ["circle", "diamond"]}}}})");
+  spec["encoding"]["x"]["title"] = "exponent " + x;
+  spec["encoding"]["y"]["title"] = "exponent " + y;
+  spec["encoding"]["color"] = arm_colour();
+  spec["data"] = rows_of("draws");
+  page.figure({"draws",
+               "What the bootstrap drew: exponents of both laws",
+               loss_key(""),
+               {{"", std::move(spec)}},
+               "Each point is one draw of cells with both laws searched anew. A long cloud means "
+               "that the grid hardly tells the two exponents apart; overlapping clouds, that it "
+               "hardly tells the arms' exponents apart.",
+               {std::move(table)}});
 }
 
 }  // namespace
@@ -318,106 +372,9 @@ void add_endpoints(const Study& study, Page& page) {
   if (drawn) {
     for (const std::string& line : laws.words) page.paragraph(line);
     add_law_figures(study, points, laws, page);
+    add_residuals(points, laws, page);
+    add_draws(laws, page);
   }
-}
-
-void add_gain(const Study& study, Page& page) {
-  page.section("gain", "Compute saved (CE Gain)");
-  const Json& gain = get(study.json, "gain");
-  const Json& points =
-      list(gain, {"points"}).empty() ? list(gain, {"gain", "points"}) : list(gain, {"points"});
-  DataTable table{"gain",
-                  "CE Gain",
-                  {{"compute", "compute (FLOPs)", true},
-                   {"sparsity", "sparsity"},
-                   {"gain", "gain (%)", true},
-                   {"low", "interval, low (%)", true},
-                   {"high", "interval, high (%)", true},
-                   {"loss_gap", "frontier loss gap (nats)", true},
-                   {"tpp_reference", "tokens per parameter, Baseline", true},
-                   {"tpp_target", "tokens per parameter, SMELT", true},
-                   {"extrapolated", "extrapolated"},
-                   {"words", "words"}},
-                  {}};
-  std::set<std::string> names;
-  Extent seen;
-  bool band = false, beyond = false;
-  for (const Json& point : points) {
-    const auto share = number(get(point, "gain"));
-    const auto range = interval(get(point, "interval"));
-    const auto in_percent = [](std::optional<double> x) { return x ? std::optional(100 * *x) : x; };
-    const auto value = in_percent(share);
-    const auto low = in_percent(range ? std::optional(range->low) : std::nullopt);
-    const auto high = in_percent(range ? std::optional(range->high) : std::nullopt);
-    const std::string name = sparsity_name(number(get(point, "sparsity")).value_or(0));
-    const auto loss_gap = number(get(point, "loss_gap"));
-    const bool outside = truth(get(point, "extrapolated"));
-    table.add({number_cell(number(get(point, "compute"))), text_cell(name),
-               number_cell(value, with_sign(value, 1)), number_cell(low, with_sign(low, 1)),
-               number_cell(high, with_sign(high, 1)), number_cell(loss_gap, with_sign(loss_gap, 4)),
-               number_cell(number(get(point, "tpp_reference"))),
-               number_cell(number(get(point, "tpp_target"))), text_cell(outside ? "yes" : "no"),
-               text_cell(text(get(point, "words")))});
-    if (!value) continue;
-    names.insert(name);
-    seen.add(value);
-    band = band || range;
-    beyond = beyond || outside;
-  }
-  std::vector<std::string> reasons = words(get(gain, "words"));
-  for (const std::string& line : words(get(gain, "warnings"))) {
-    if (std::find(reasons.begin(), reasons.end(), line) == reasons.end()) reasons.push_back(line);
-  }
-  if (names.empty()) {
-    if (reasons.empty()) {
-      page.paragraph(
-          "No gain is stated: it needs a law of both arms that the endpoints determine.");
-    }
-    for (const std::string& line : reasons) page.paragraph(line);
-    if (!table.rows.empty()) page.table(std::move(table), false);
-    return;
-  }
-  std::vector<Panel> panels;
-  for (const std::string& name : names) {
-    Json spec = vega(R"({"height": 210, "encoding": {
-        "x": {"field": "compute", "type": "quantitative", "title": "compute, FLOPs",
-              "scale": {"type": "log", "nice": false, "padding": 12}, "axis": {"format": ".0e", "tickCount": 4, "grid": false}}},
-      "transform": [{"filter": {"field": "gain", "valid": true}}],
-      "layer": [
-        {"mark": {"type": "rule", "color": "@muted"}, "encoding": {"y": {"datum": 0, "type": "quantitative"}, "x": {"value": 0}, "x2": {"value": "width"}}},
-        {"mark": {"type": "area", "color": "@smelt", "opacity": 0.22}, "transform": [{"filter": {"field": "low", "valid": true}}],
-         "encoding": {"y": {"field": "low", "type": "quantitative", "title": "CE Gain, %", "axis": {"tickCount": 5}}, "y2": {"field": "high"}}},
-        {"mark": {"type": "line", "color": "@smelt"}, "encoding": {"y": {"field": "gain", "type": "quantitative"}}},
-        {"mark": {"type": "point", "size": 60, "stroke": "@smelt", "strokeWidth": 2, "opacity": 1}, "encoding": {
-          "y": {"field": "gain", "type": "quantitative"},
-          "fill": {"field": "extrapolated", "type": "nominal", "legend": null,
-                   "scale": {"domain": ["no", "yes"], "range": ["@smelt", "@paper"]}}}}]})");
-    spec["data"] = rows_of("gain", {{"sparsity", name}});
-    spec["layer"][3]["encoding"]["tooltip"] =
-        tooltip(table, {"compute", "gain", "low", "high", "loss_gap"});
-    panels.push_back({name, std::move(spec)});
-  }
-  const auto draws = number(get(gain, "draws")), used = number(get(gain, "draws_used"));
-  std::string caption =
-      "The share of compute SMELT's frontier saves against the Baseline's at equal loss: " +
-      with_sign(seen.low, 1) + " to " + with_sign(seen.high, 1) + " %.";
-  if (band) {
-    caption += " The band is a percentile interval over resampled cells, both arms together";
-    if (draws) caption += fmt::format(" ({} draws, {} of them usable)", whole(draws), whole(used));
-    caption += '.';
-  } else {
-    caption += " There is no interval.";
-  }
-  if (beyond) caption += " Open circles lie outside the compute of the endpoints.";
-  std::vector<KeyEntry> key = {{Mark::kDot, "smelt", "CE Gain"}};
-  if (band) key.push_back({Mark::kBand, "smelt", "interval"});
-  for (const std::string& line : reasons) page.paragraph(line);
-  page.figure({"gain",
-               "CE Gain against compute with its interval",
-               key,
-               std::move(panels),
-               caption,
-               {std::move(table)}});
 }
 
 }  // namespace smelt::report

@@ -28,6 +28,8 @@ void add_lengths(const Study& study, Page& page);
 
 // laws.cpp
 void add_endpoints(const Study& study, Page& page);  // with both laws where they are identified
+
+// gain.cpp
 void add_gain(const Study& study, Page& page);
 
 // inside.cpp

@@ -322,8 +322,8 @@ Json study_json(const StudySetup& setup, const Layout& layout, const RateReport&
 
   Json law_json = {
       {"form", form.name}, {"identifiable", gain.identifiable}, {"words", law_words(gain)}};
-  law_json["baseline"] = gain.reference ? law::to_json(*gain.reference) : Json();
-  law_json["smelt"] = gain.target ? law::to_json(*gain.target) : Json();
+  law_json["baseline"] = gain.reference ? law::to_json(*gain.reference, true) : Json();
+  law_json["smelt"] = gain.target ? law::to_json(*gain.target, true) : Json();
   Json gain_json = law::to_json(gain);
   gain_json["words"] = gain_words(gain);
   gain_json.erase("warnings");  // the same in the terms of the law's own page

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 
@@ -37,12 +38,16 @@ class Verbs : public ::testing::Test {
  protected:
   void SetUp() override {
     std::ofstream csv(path("e.csv"));
-    csv << "arch,sparsity,cell,seed,flops_per_token,tokens,loss\n";
+    csv << "arch,sparsity,cell,seed,flops_per_token,tokens,loss,step_seconds,loss:a,loss:b,loss:c,"
+           "loss:d,score\n";
     for (const auto& [arm, law] :
          {std::pair{"baseline", testing::paper_baseline()}, {"smelt", testing::paper_smelt()}}) {
       for (const Point& p : testing::grid(law, 4, {0.85, 0.95}, 4)) {
         csv << arm << ',' << p.sparsity << ',' << p.cell << ",0," << number_text(p.size) << ','
-            << number_text(p.tokens) << ',' << number_text(p.loss) << '\n';
+            << number_text(p.tokens) << ',' << number_text(p.loss) << ','
+            << (std::string(arm) == "smelt" ? "0.5" : "0.4");
+        for (const double scale : {0.5, 0.8, 1.1, 1.4}) csv << ',' << number_text(scale * p.loss);
+        csv << ',' << number_text(0.2 + 0.5 / (1 + std::exp(3 * (p.loss - 2.2)))) << '\n';
       }
     }
   }
@@ -86,6 +91,69 @@ TEST_F(Verbs, GainFromTableAndFromLawFiles) {
   EXPECT_EQ(std::lround(double(far["tpp_target"])), 75);
 }
 
+TEST_F(Verbs, KeptDrawsOfTwoResultsGiveAnInterval) {
+  for (const char* arm : {"baseline", "smelt"}) {
+    const Outcome fitted = run("fit " + path("e.csv") + " --arch " + arm +
+                               " --bootstrap 30 --keep-draws --json");
+    ASSERT_EQ(fitted.code, 0);
+    std::ofstream(path((std::string(arm) + ".json").c_str())) << fitted.text;
+  }
+  const Outcome files = run("gain --reference " + path("baseline.json") + " --target " +
+                            path("smelt.json") + " --compute 1e20 --sparsity 0.95 --json");
+  ASSERT_EQ(files.code, 0);
+  const Json point = parse_json(files.text, "stdout")["points"][0];
+  ASSERT_TRUE(point["interval"].is_array());
+  EXPECT_LE(point["interval"][0], point["gain"]);
+}
+
+TEST_F(Verbs, RangesSubsetsAndTime) {
+  const Outcome table = run("gain " + path("e.csv") +
+                            " --compute 1e19:1e21:3 --sparsity 0.95 --draws 0 --subsets all --json");
+  ASSERT_EQ(table.code, 0);
+  const Json json = parse_json(table.text, "stdout");
+  ASSERT_EQ(json["points"].size(), 3u);
+  EXPECT_NEAR(json["points"][1]["compute"], 1e20, 1e8);
+  EXPECT_NEAR(json["time_ratio"], 1.25, 1e-9);
+  EXPECT_NEAR(json["points"][1]["wall_clock_gain"],
+              1 - 1.25 * (1 - double(json["points"][1]["gain"])), 1e-12);
+  ASSERT_EQ(json["subsets"].size(), 4u);
+  EXPECT_EQ(json["subsets"][0]["name"], "a");
+  // Losses that are a multiple of the whole's have its gain.
+  EXPECT_NEAR(json["subsets"][3]["points"][1]["gain"], json["points"][1]["gain"], 1e-6);
+  const Outcome quartiles = run("gain " + path("e.csv") +
+                                " --compute 1e20 --sparsity 0.95 --draws 0 --quartiles --json");
+  EXPECT_EQ(parse_json(quartiles.text, "stdout")["subsets"][0]["name"], "quartile 1 (lowest loss)");
+  for (const char* bad : {"--compute 1e19:1e18:3", "--compute 1e18:1e19:1.5", "--compute x",
+                          "--compute nan", "--compute 1:2"}) {
+    EXPECT_EQ(run("gain " + path("e.csv") + " " + bad + " 2>/dev/null").code, 2) << bad;
+  }
+}
+
+TEST_F(Verbs, SharedCoefficientsParabolasAndScores) {
+  const Outcome shared = run("fit " + path("e.csv") +
+                             " --group arch --share a,b,c --isoflop --json 2>/dev/null");
+  ASSERT_EQ(shared.code, 0);
+  const Json groups = parse_json(shared.text, "stdout")["groups"];
+  EXPECT_EQ(groups["baseline"]["coefficients"]["c"], groups["smelt"]["coefficients"]["c"]);
+  EXPECT_NE(groups["baseline"]["coefficients"]["E"], groups["smelt"]["coefficients"]["E"]);
+  EXPECT_TRUE(groups["smelt"]["isoflop"]["bins"].is_array());
+  const Outcome score = run("fit " + path("e.csv") + " --score score --json");
+  ASSERT_EQ(score.code, 0);
+  const Json json = parse_json(score.text, "stdout");
+  EXPECT_EQ(json["schema"], "smelt.score/1");
+  EXPECT_NEAR(json["fit"]["r2"], 1, 1e-9);
+  EXPECT_NEAR(json["beyond"]["smelt"]["mean"], 0, 1e-6);
+  EXPECT_EQ(run("fit " + path("e.csv") + " --score-kind loss 2>/dev/null").code, 2);
+}
+
+TEST_F(Verbs, CommonColumnNamesAreFoundWithAMessage) {
+  std::ofstream(path("n.csv")) << "N,D,final_loss\n1e8,1e9,3\n2e8,1e9,2.9\n1e8,2e9,2.8\n";
+  const Outcome found = run("fit " + path("n.csv") + " --form chinchilla 2>&1");
+  EXPECT_EQ(found.code, 0);
+  EXPECT_THAT(found.text, HasSubstr("column \"N\" is read as N, parameters"));
+  EXPECT_THAT(found.text, HasSubstr("column \"final_loss\" is read as the loss"));
+}
+
 TEST_F(Verbs, FaultsAreOneLineAndTheirCode) {
   Outcome outcome = run("fit " + path("none.csv") + " 2>&1");
   EXPECT_EQ(outcome.code, 1);
@@ -113,7 +181,7 @@ TEST(Docs, EveryCommandOfThePagesRuns) {
       EXPECT_EQ(run(line.substr(6) + " 2>/dev/null", SMELT_SOURCE_DIR).code, 0) << line;
     }
   }
-  EXPECT_EQ(commands, 7);
+  EXPECT_EQ(commands, 9);
 }
 
 TEST_F(Verbs, HelpHasExampleAndFlags) {

@@ -152,11 +152,14 @@ TEST(Report, LawsAndGainOnlyWhereIdentified) {
   const std::string quick = page_of("quick", test::synthetic_json(test::quick_study()));
   EXPECT_THAT(quick, HasSubstr("No law is drawn"));
   EXPECT_THAT(quick, Not(HasSubstr("figure-frontier")));
+  EXPECT_THAT(quick, Not(HasSubstr("figure-residuals")));
   EXPECT_THAT(quick, Not(HasSubstr("figure-gain\"")));
   EXPECT_THAT(quick, HasSubstr("A CE Gain needs a law of both arms; this grid identifies none."));
   const std::string grid = page_of("grid", test::synthetic_json(test::grid_study()));
   EXPECT_THAT(grid, Not(HasSubstr("No law is drawn")));
   EXPECT_THAT(grid, HasSubstr("figure-frontier"));
+  EXPECT_THAT(grid, HasSubstr("figure-residuals"));
+  EXPECT_THAT(grid, HasSubstr("figure-draws"));
   EXPECT_THAT(grid, HasSubstr("figure-gain\""));
   EXPECT_THAT(grid, HasSubstr("2,000 draws, 1,983 of them usable"));
 }

@@ -5,6 +5,7 @@
 #include <random>
 
 #include "smelt/core/file.h"
+#include "smelt/core/philox.h"
 #include "smelt/law/form.h"
 #include "smelt/law/frontier.h"
 
@@ -177,6 +178,15 @@ void add_laws(Json& json, bool identifiable) {
       const double value = law.coefficients[i];
       fit["intervals"][law.form->coefficients[i]] = {0.9 * value, 1.12 * value};
       fit["standard_errors"][law.form->coefficients[i]] = 0.05 * value;
+    }
+    // Draws in which the exponents of size and tokens lean against each other.
+    const Philox random(3, std::string("draws/") + arm);
+    for (std::uint64_t draw = 0; identifiable && draw < 120; ++draw) {
+      std::vector<double> one = law.coefficients;
+      const double lean = random.normal(2 * draw), off = random.normal(2 * draw + 1);
+      one[3] += 0.02 * lean;
+      one[5] += -0.03 * lean + 0.01 * off;
+      fit["draws_kept"]["coefficients"].push_back(draw % 40 == 7 ? Json() : Json(one));
     }
     json["law"][arm] = fit;
   }
