@@ -219,6 +219,7 @@ void add_budget(CLI::App& program, Session& session) {
   documents->excludes(store);
   verb.add_option("--row-length", options->row_length, "row length that the store is cut into")
       ->check(within(2, 1 << 30))
+      ->needs(store)
       ->capture_default_str();
   verb.add_option("--context", options->context,
                   "tokens of the full-context convention and of the cache per sequence")

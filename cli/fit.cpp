@@ -61,6 +61,13 @@ std::string fit_text(const std::string& title, const law::FitResult& result) {
              : ""});
   }
   text += table.text();
+  if (!result.leave_one_out.empty()) {
+    text += "largest shift without one unit:";
+    for (std::size_t i = 0; i < result.leave_one_out.size(); ++i) {
+      text += fmt::format(" {} {:+.3g}", result.law.form->coefficients[i], result.leave_one_out[i]);
+    }
+    text += '\n';
+  }
   text += fmt::format("objective {:.10g}, rmse {:.5f} nats, {:.0f} % of residuals within delta\n",
                       result.objective, result.rmse, 100 * result.share_inside_delta);
   if (!result.standard_error_kind.empty()) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,6 +12,14 @@
 #include "smelt/core/fields.h"
 
 namespace smelt::cli {
+
+/// False for what CLI11 would take for a number in its own way: nothing (0), 010 (octal).
+inline bool plain_number(const std::string& text) {
+  const std::size_t digits = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  const bool octal = text.size() > digits + 1 && text[digits] == '0' &&
+                     std::isdigit(static_cast<unsigned char>(text[digits + 1]));
+  return text.size() > digits && !octal;
+}
 
 /// Text of a command line into a number or a LOW:HIGH list; a problem when it is none or out of
 /// range.
@@ -29,7 +38,7 @@ void parse_field(const std::string& text, T& value, const Field& field, Problems
       begin = end + 1;
     }
   } else {
-    if (!CLI::detail::lexical_cast(text, value)) {
+    if (!plain_number(text) || !CLI::detail::lexical_cast(text, value)) {
       problems.add(std::string(field.name) + ": expected a number, got \"" + clipped(text) + "\"");
       return;
     }
@@ -41,7 +50,7 @@ void parse_field(const std::string& text, T& value, const Field& field, Problems
 inline CLI::Validator within(double min, double max) {
   const auto check = [min, max](const std::string& text) {
     double value = 0;
-    const bool number = CLI::detail::lexical_cast(text, value);
+    const bool number = plain_number(text) && CLI::detail::lexical_cast(text, value);
     if (number && value >= min && value <= max) return std::string();
     return "expected " + range_text(min, max) + ", got " + clipped(text);
   };
@@ -108,6 +117,15 @@ void add_flags(
         flag->default_str(number_text(static_cast<double>(value)));
       }
     }
+    if constexpr (std::is_arithmetic_v<T> || is_optional_v<T>) {
+      if constexpr (!std::is_same_v<T, bool>) {
+        flag->check(CLI::Validator(
+            [](const std::string& text) {
+              return plain_number(text) ? std::string() : "expected a number, got \"" + text + "\"";
+            },
+            "", "number"));
+      }
+    }
     flag->group(group);
   });
 }
@@ -131,9 +149,14 @@ void add_keyed_flag(CLI::App& verb, const std::string& flag, Options& options,
     if (const std::string key = key_of(field.name); !key.empty()) names.push_back(key);
   });
   const auto set = [&options, key_of, names, flag](const std::vector<std::string>& all) {
+    std::vector<std::string> seen;
     for (const std::string& given : all) {
       const std::size_t equals = given.find('=');
       const std::string name = given.substr(0, equals);
+      if (std::find(seen.begin(), seen.end(), name) != seen.end()) {
+        throw CLI::ValidationError(flag, name + " is given twice");
+      }
+      seen.push_back(name);
       if (equals == std::string::npos ||
           std::find(names.begin(), names.end(), name) == names.end()) {
         throw CLI::ValidationError(flag, "expected NAME=VALUE with NAME " + join_choices(names) +

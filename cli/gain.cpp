@@ -258,7 +258,8 @@ void add_gain(CLI::App& program, Session& session) {
                 "the subsets in four parts by the reference's loss, ranked in each pair");
   add_row_flags(verb, request->rows);
   add_flags(verb, request->fit);
-  add_flags(verb, request->bootstrap);
+  add_flags(verb, request->bootstrap, "Options",
+            [](std::string_view field) { return field == "leave_one_out"; });
   verb.callback([&session, request] { run(session, *request); });
 }
 

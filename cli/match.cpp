@@ -208,6 +208,7 @@ void add_match(CLI::App& program, Session& session) {
                                        "measure the attended positions in this token store");
   verb.add_option("--row-length", options->row_length, "row length that the store is cut into")
       ->check(within(2, 1 << 30))
+      ->needs(store)
       ->capture_default_str();
   add_flags(verb, options->match, "Options", is_keyed);
   add_keyed_flag(verb, "--multiple", options->match, "_multiple", "a size is a multiple of this");
@@ -227,7 +228,16 @@ void add_match(CLI::App& program, Session& session) {
     paper->excludes(other);
   }
   for (const char* name : {"--row-length", "--vocab-size"}) paper->excludes(name);
-  verb.callback([&session, options, attended] { run(session, *options, attended->count() > 0); });
+  const CLI::Option* multiple = verb.get_option("--multiple");
+  const CLI::Option* head_dim = verb.get_option("--head-dim-multiple");
+  verb.callback([&session, options, attended, multiple, head_dim] {
+    for (const std::string& given : multiple->results()) {
+      if (head_dim->count() > 0 && given.starts_with("head_dim=")) {
+        throw CLI::ValidationError("--multiple", "head_dim is given by --head-dim-multiple too");
+      }
+    }
+    run(session, *options, attended->count() > 0);
+  });
 }
 
 }  // namespace smelt::cli

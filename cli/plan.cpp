@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "smelt/plan/memory.h"
 #include "smelt/plan/power.h"
 #include "smelt/plan/suggest.h"
+#include "smelt/train/run_config.h"
 
 namespace smelt::cli {
 namespace {
@@ -26,6 +28,7 @@ struct Options {
   double flops_per_second = 0, price = 0;
   double sigma = 0, gain = 0, budget = 0;
   std::int64_t devices = 1;
+  std::int64_t micro_rows = 0;  // of [train]: rows per forward pass; 0: all of a device's
   plan::Recompute recompute = plan::Recompute::kNone;
   double logits_chunk = 0;
 };
@@ -39,7 +42,8 @@ plan::Memory memory_of(const plan::StudyConfig& study, const arch::ModelConfig& 
                        const Options& options) {
   plan::MemoryOptions memory;
   const auto rows = (study.rows + options.devices - 1) / options.devices;
-  memory.tokens = static_cast<double>(rows) * static_cast<double>(study.row_length);
+  const std::int64_t at_once = options.micro_rows > 0 ? std::min(options.micro_rows, rows) : rows;
+  memory.tokens = static_cast<double>(at_once) * static_cast<double>(study.row_length);
   memory.recompute = options.recompute;
   memory.logits_chunk = options.logits_chunk;
   return plan::training_memory(model, memory);
@@ -54,8 +58,8 @@ double measured_throughput(const law::Endpoints& endpoints, const plan::StudyCon
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
     if (csv.rows[r][csv.column("step_seconds")].empty()) continue;
     const double step_seconds = csv.number(r, csv.column("step_seconds"));
-    if (step_seconds <= 0) {
-      throw Error("plan", fmt::format("step_seconds: expected more than 0, got {}", step_seconds),
+    if (!(step_seconds >= 1e-9 && step_seconds <= 1e9)) {
+      throw Error("plan", fmt::format("step_seconds: expected 1e-9 to 1e9, got {}", step_seconds),
                   csv.where(r));
     }
     for (const plan::Cell& cell : plan.cells) {
@@ -113,9 +117,8 @@ std::string cells_text(const plan::StudyConfig& study, const plan::Plan& plan,
   return table.text();
 }
 
-/// The largest model's memory by its parts.
-std::string memory_text(const plan::StudyConfig& study, const plan::Plan& plan,
-                        const Options& options) {
+plan::Memory largest_memory(const plan::StudyConfig& study, const plan::Plan& plan,
+                            const Options& options) {
   plan::Memory largest;
   for (const plan::Cell& cell : plan.cells) {
     for (const plan::Arm arm : plan::kArms) {
@@ -123,6 +126,13 @@ std::string memory_text(const plan::StudyConfig& study, const plan::Plan& plan,
       if (memory.total() > largest.total()) largest = memory;
     }
   }
+  return largest;
+}
+
+/// The largest model's memory by its parts.
+std::string memory_text(const plan::StudyConfig& study, const plan::Plan& plan,
+                        const Options& options) {
+  const plan::Memory largest = largest_memory(study, plan, options);
   return fmt::format(
       "memory of the largest model on one device: {}B (weights {}B, gradients {}B, moments {}B, "
       "activations {}B, logits {}B)\n",
@@ -177,6 +187,29 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
   return {text, json};
 }
 
+/// Checks the training tables key by key; what a study asks of them beyond that it says when it
+/// starts.  Returns [train] micro_rows.
+std::int64_t read_training(const plan::StudyConfig& study, Problems& problems) {
+  train::TrainOptions common;
+  read_fields(common, study.train, problems);
+  for (const TomlTable& own : {study.train_baseline, study.train_smelt}) {
+    train::TrainOptions arm = common;
+    read_fields(arm, own, problems);
+    if (own.has("rows")) {
+      problems.add("rows: both arms of a pair read the same rows; set it in [train]",
+                   own.where("rows"));
+    }
+  }
+  train::RouterOptions router;
+  read_fields(router, study.router, problems);
+  if (common.micro_rows > 0 && study.rows % common.micro_rows != 0) {
+    problems.add(fmt::format("micro_rows: expected a divisor of rows = {}, got {}", study.rows,
+                             common.micro_rows),
+                 study.train.where("micro_rows"));
+  }
+  return common.micro_rows;
+}
+
 std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
                     const Options& options) {
   std::string text = cells_text(study, plan, options) + "\n";
@@ -189,12 +222,13 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
                       with_si(plan.flops_trials), with_si(plan.flops_runs), with_si(plan.flops));
   if (options.flops_per_second > 0) {
     const double seconds = device_seconds(plan.flops, options);
+    // The device with the most rows decides when a step ends.
+    const auto rows = static_cast<double>(study.rows);
+    const double share = std::ceil(rows / static_cast<double>(options.devices)) / rows;
     text += fmt::format("at {} FLOP/s a device: {:.3g} device-hours",
                         with_si(options.flops_per_second), seconds / 3600);
     text += options.devices > 1
-                ? fmt::format(", {} on {} devices",
-                              duration_text(seconds / static_cast<double>(options.devices)),
-                              options.devices)
+                ? fmt::format(", {} on {} devices", duration_text(seconds * share), options.devices)
                 : fmt::format(" ({})", duration_text(seconds));
     if (options.price > 0) {
       text += fmt::format(", price {:.2f}", seconds / 3600 * options.price);
@@ -209,9 +243,7 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
 void run(Session& session, Options options) {
   Problems problems("plan", options.study);
   plan::StudyConfig study = plan::read_study_config(options.study, problems);
-  // The training tables are the training verb's to check.
-  study.train.to_json();
-  study.router.to_json();
+  options.micro_rows = read_training(study, problems);
   study.file->report_unread(problems);
   problems.throw_if_any();
 
@@ -253,6 +285,7 @@ void run(Session& session, Options options) {
     }
     json["cells"][c]["memory"] = memory;
   }
+  json["memory_bytes"] = largest_memory(study, plan, options).total();
   std::string text = to_text(study, plan, options) + power_text;
   json["power"] = power_json;
   if (options.flops_per_second > 0) {

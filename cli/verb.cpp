@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "smelt/core/error.h"
 #include "smelt/core/version.h"
@@ -108,6 +109,14 @@ int run_program(int argc, char** argv, const std::vector<VerbEntry>& verbs) {
     const auto verb = std::find_if(verbs.begin(), verbs.end(), named);
     if (verb == verbs.end()) return unknown_verb(argv[1], verbs);
     if (!verb->add) return run_torch_program(argv);
+  }
+  // An unset variable of a shell script, mostly; only a prompt may be empty.
+  for (int i = 1; i < argc && std::strcmp(argv[1], "generate") != 0; ++i) {
+    const std::string_view text = argv[i];
+    if (!text.empty() && !(text.starts_with("--") && text.ends_with('='))) continue;
+    print_failure("[cli] argument " + std::to_string(i) +
+                  (text.empty() ? "" : " (" + std::string(text) + ")") + " is empty");
+    return 2;
   }
   Session session;
   session.program = argv[0];

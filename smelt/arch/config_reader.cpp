@@ -53,11 +53,17 @@ struct OnlyAs {
 };
 
 std::vector<OnlyAs> only_as() {
-  return {{"hidden_act", {"silu", "swish"}}, {"attention_dropout", {0, 0.0}},
-          {"clip_qkv", {nullptr}},           {"router_jitter_noise", {0, 0.0}},
-          {"moe_layer_freq", {1}},           {"decoder_sparse_step", {1}},
-          {"use_sliding_window", {false}},   {"is_decoder", {false}},
-          {"add_cross_attention", {false}},  {"cross_attention_hidden_size", {nullptr}}};
+  return {{"hidden_act", {"silu", "swish"}},
+          {"attention_dropout", {0, 0.0}},
+          {"clip_qkv", {nullptr}},
+          {"router_jitter_noise", {0, 0.0}},
+          {"moe_layer_freq", {1}},
+          {"decoder_sparse_step", {1}},
+          {"use_sliding_window", {false}},
+          {"use_mrope", {false}},
+          {"is_decoder", {false}},
+          {"add_cross_attention", {false}},
+          {"cross_attention_hidden_size", {nullptr}}};
 }
 
 bool is_among(const char* const* begin, const char* const* end, const std::string& key) {
@@ -214,6 +220,15 @@ class Reader {
 
   /// What one key says by way of another.
   void derive(ModelConfig& config) {
+    for (const char* name : {"num_key_value_heads", "head_dim"}) {
+      if (json_.value(name, Json()) == Json(0)) {
+        problems_.add(std::string(name) + ": expected at least 1, got 0");
+      }
+    }
+    if (defaults_.contains("kv_lora_rank") && config.kv_lora_rank < 1) {
+      problems_.add("kv_lora_rank: expected at least 1, got " +
+                    shown(json_.value("kv_lora_rank", Json())));
+    }
     if (config.num_key_value_heads == 0) config.num_key_value_heads = config.num_attention_heads;
     if (config.latent()) {
       config.num_key_value_heads = config.num_attention_heads;
@@ -255,15 +270,15 @@ class Reader {
   /// A list of layers, a first so-many, or all but every n-th are dense; a model whose layers all
   /// are has no experts.
   void derive_dense_layers(ModelConfig& config) {
-    if (config.num_experts == 0) {
-      config.mlp_only_layers.clear();
-      return;
-    }
     auto& layers = config.mlp_only_layers;
     std::sort(layers.begin(), layers.end());
     const std::int64_t sparse_step = extra({"decoder_sparse_step", "", "", 1, 1e6}, 1);
     const std::int64_t dense_first = extra(
         {"first_k_dense_replace", "", "", 0, static_cast<double>(config.num_hidden_layers)}, 0);
+    if (config.num_experts == 0) {
+      layers.clear();
+      return;
+    }
     if (sparse_step > 1 || dense_first > 0) {
       std::vector<std::int64_t> implied;
       const std::int64_t count = std::min(config.num_hidden_layers, kMostLayers);
@@ -345,6 +360,7 @@ class Reader {
   void read_rest(ModelConfig& config) {
     check_windows(config);
     check_rope_scaling();
+    check_expert_groups(config);
     const std::vector<OnlyAs> only = only_as();
     const Json computed = fields_to_json(config);
     for (const auto& [key, value] : json_.items()) {
@@ -408,6 +424,21 @@ class Reader {
           "got " +
           shown(type));
       break;
+    }
+  }
+
+  /// DeepSeek routes inside the best `topk_group` of `n_group` equal groups of experts.
+  void check_expert_groups(const ModelConfig& config) {
+    const Json groups = json_.value("n_group", Json()), best = json_.value("topk_group", Json());
+    if (!groups.is_number_integer() || config.num_experts < 1) return;
+    const auto n = groups.get<std::int64_t>();
+    if (n < 1 || config.num_experts % n != 0) {
+      problems_.add("n_group: expected a divisor of the " + std::to_string(config.num_experts) +
+                    " experts, got " + shown(groups));
+    } else if (best.is_number_integer() &&
+               (best.get<std::int64_t>() < 1 || best.get<std::int64_t>() > n)) {
+      problems_.add("topk_group: expected 1 to n_group = " + std::to_string(n) + ", got " +
+                    shown(best));
     }
   }
 

@@ -61,7 +61,27 @@ void validate(const ModelConfig& config, Problems& problems) {
       break;
     }
   }
+  if (config.num_experts == 0) {
+    for (const auto& [name, value] :
+         {std::pair("moe_intermediate_size", config.moe_intermediate_size),
+          std::pair("num_experts_per_tok", config.num_experts_per_tok)}) {
+      if (value > 0) {
+        problems.add(std::string(name) + ": a model without experts has none, got " +
+                     number(value));
+      }
+    }
+  }
   if (config.latent()) {
+    const std::int64_t width = config.qk_nope_head_dim + config.qk_rope_head_dim;
+    if (config.head_dim != width) {
+      problems.add("head_dim: latent attention's is qk_nope_head_dim + qk_rope_head_dim = " +
+                   number(width) + ", got " + number(config.head_dim));
+    }
+    if (config.num_key_value_heads != config.num_attention_heads) {
+      problems.add("num_key_value_heads: latent attention has as many as num_attention_heads = " +
+                   number(config.num_attention_heads) + ", got " +
+                   number(config.num_key_value_heads));
+    }
     positive("v_head_dim", config.v_head_dim, "");
     positive("qk_rope_head_dim", config.qk_rope_head_dim, "");
   }

@@ -57,6 +57,8 @@ FeedForwardCost feed_forward_cost(const arch::ModelConfig& m, std::int64_t layer
   f.shared = 3 * h * static_cast<double>(m.shared_expert_intermediate_size);
   if (m.shared_expert_gate && m.shared_expert_intermediate_size > 0) f.shared += h;
   if (m.router_bias) f.biases = f.experts;
+  const auto shared = static_cast<double>(m.shared_expert_intermediate_size);
+  if (m.mlp_bias && shared > 0) f.biases += 2 * shared + h;
   return f;
 }
 

@@ -285,9 +285,14 @@ std::vector<AblationRow> ablate(const ModelConfig& baseline, Ablation what,
     own.visits = row.visits;
     own.span = static_cast<double>(std::max<std::int64_t>(2, looped));  // a number of layers
     if (looped == 1) own.span = 1.0 / static_cast<double>(depth);
-    own.bounds_hidden = {0.8 * options.bounds_hidden[0], 1.4 * options.bounds_hidden[1]};
-    own.bounds_head_dim = {0.5 * options.bounds_head_dim[0], options.bounds_head_dim[1]};
-    own.bounds_experts = {0.5 * options.bounds_experts[0], 2 * options.bounds_experts[1]};
+    const MatchOptions usual;
+    const auto widen = [](std::vector<double>& bounds, const std::vector<double>& by_default,
+                          double low, double high) {
+      if (bounds == by_default) bounds = {low * bounds[0], high * bounds[1]};  // the user's stay
+    };
+    widen(own.bounds_hidden, usual.bounds_hidden, 0.8, 1.4);
+    widen(own.bounds_head_dim, usual.bounds_head_dim, 0.5, 1);
+    widen(own.bounds_experts, usual.bounds_experts, 0.5, 2);
     row.match = Answer(plain, own).take();
     rows.push_back(std::move(row));
   };

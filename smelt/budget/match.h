@@ -162,7 +162,7 @@ struct AblationRow {
 /// The grid of one ablation around `baseline`, every model matched to it: spans of 0 to all layers
 /// in steps of a sixth; 8, 10, 12, 14 twelfths of its depth at half span, and unlooped models of 9,
 /// 12, 15, 18 twelfths; 2, 3, 4 visits.  Thin and deep geometries need wider bounds than a pair
-/// does: `options.bounds_*` are widened to them.
+/// does: those that are at their defaults are widened to them.
 std::vector<AblationRow> ablate(const arch::ModelConfig& baseline, Ablation what,
                                 const MatchOptions& options);
 

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <vector>
 
 #include "smelt/budget/layer_cost.h"
 
@@ -17,6 +19,8 @@ using arch::ModelConfig;
 constexpr std::int64_t kSmallHidden = 512;
 constexpr std::int64_t kCachedMultiple = 16;  // of a latent attention's cached vector
 constexpr std::int64_t kMostGeometries = 20'000'000;
+// Of each size in the search for the least bad, before it looks closer.
+constexpr std::int64_t kMostHeadSizes = 40, kMostGroups = 20, kMostHidden = 60;
 
 double square_log(double ratio) {
   return std::log(ratio) * std::log(ratio);
@@ -41,6 +45,10 @@ struct Steps {
     hidden = o.hidden_multiple.value_or(natural_step(base.hidden_size, small ? 2 : 8));
     width = o.expert_width_multiple.value_or(natural_step(base_width, small ? 2 : 8));
     experts = o.experts_multiple.value_or(natural_step(base.num_experts, small ? 1 : 4));
+    if (const auto groups = base.kept.find("n_group");
+        groups != base.kept.end() && groups->is_number_integer()) {
+      experts = std::lcm(experts, std::max<std::int64_t>(1, groups->get<std::int64_t>()));
+    }
     head_dim = o.head_dim_multiple.value_or(base.latent()
                                                 ? natural_step(base.kv_lora_rank, kCachedMultiple)
                                                 : natural_step(base.head_dim, 2));
@@ -134,6 +142,23 @@ struct Multiples {
   explicit Multiples(std::int64_t fixed) : first(fixed), last(fixed) {}
 
   bool empty() const { return first > last; }
+  /// At most `most` of them, in equal steps.
+  Multiples thinned(std::int64_t most) const {
+    Multiples thin = *this;
+    if (empty()) return thin;
+    const std::int64_t count = (last - first) / step + 1;
+    thin.step = step * ((count + most - 1) / most);
+    thin.last = first + (last - first) / thin.step * thin.step;
+    return thin;
+  }
+  /// Those within `reach` of `at`.
+  Multiples near(std::int64_t at, std::int64_t reach) const {
+    Multiples part = *this;
+    const std::int64_t below = std::max<std::int64_t>(0, at - reach - first);
+    part.first = first + (below + step - 1) / step * step;
+    part.last = std::min(last, at + reach);
+    return part;
+  }
   /// The multiples on both sides of `x`, kept inside.
   std::array<std::int64_t, 2> around(double x) const {
     const auto s = static_cast<double>(step);
@@ -178,6 +203,14 @@ class Search {
       limited_ = false;
       reached_ = Level::kKvHeads;
       for_kv_heads();
+      if (thinned_) {  // … of large models in larger steps, then in all steps around what was found
+        for (const auto& c : {found_.least_bad, found_.giving_up_one[0], found_.giving_up_one[1],
+                              found_.giving_up_one[2]}) {
+          if (!c) continue;
+          focus_ = c;
+          for_head_sizes(c->kv_heads);
+        }
+      }
     }
     if (!found_.least_bad) {
       throw Error("budget", std::string("no geometry at all: ") + nothing_left(reached_));
@@ -209,6 +242,17 @@ class Search {
     }
   }
 
+  /// All of them in the limited search; else so many, or those around the focus.
+  Multiples some_of(const Multiples& all, std::int64_t most, std::int64_t& coarse,
+                    std::int64_t Candidate::* size) {
+    if (limited_) return all;
+    if (focus_) return size ? all.near((*focus_).*size, coarse) : all;
+    const Multiples thin = all.thinned(most);
+    coarse = std::max(coarse, thin.step);
+    thinned_ = thinned_ || thin.step > all.step;
+    return thin;
+  }
+
   void for_kv_heads() {
     const std::int64_t own = base_.num_key_value_heads;
     if (base_.latent() || options_.fix_num_key_value_heads) {
@@ -219,8 +263,17 @@ class Search {
     const std::int64_t step = options_.kv_heads_multiple;
     if (own % step == 0) for_head_sizes(own);
     if (limited_ && found_.nearest_wide) return;
-    for (std::int64_t kv = step; kv <= kMostTimes * own; kv += step) {
-      if (kv != own && (own % kv == 0 || kv % own == 0)) for_head_sizes(kv);
+    std::vector<std::int64_t> others;
+    for (std::int64_t d = 1; d * d <= own; ++d) {
+      if (own % d != 0) continue;
+      others.push_back(d);
+      others.push_back(own / d);
+    }
+    for (std::int64_t times = 2; times <= kMostTimes; ++times) others.push_back(times * own);
+    std::sort(others.begin(), others.end());
+    others.erase(std::unique(others.begin(), others.end()), others.end());
+    for (const std::int64_t kv : others) {
+      if (kv != own && kv % step == 0) for_head_sizes(kv);
     }
   }
 
@@ -238,7 +291,9 @@ class Search {
                                 ? Multiples(*options_.fix_head_dim)
                                 : Multiples(options_.bounds_head_dim[0] * dim,
                                             options_.bounds_head_dim[1] * dim, steps_.head_dim);
-    for (c.head_dim = sizes.first; c.head_dim <= sizes.last; c.head_dim += sizes.step) {
+    const Multiples visited =
+        some_of(sizes, kMostHeadSizes, coarse_.head_dim, &Candidate::head_dim);
+    for (c.head_dim = visited.first; c.head_dim <= visited.last; c.head_dim += visited.step) {
       reach(Level::kHeads);
       c.heads = kv_heads;  // whatever they are, the cache is the same
       set_attention(shape_, c);
@@ -276,6 +331,11 @@ class Search {
       if (*options_.fix_num_attention_heads % per_group != 0) return;
       groups = Multiples(*options_.fix_num_attention_heads / per_group);
     }
+    if (focus_ && per_group == focus_->kv_heads) {
+      groups = groups.near(focus_->heads / per_group, coarse_.group);
+    } else {
+      groups = some_of(groups, kMostGroups, coarse_.group, nullptr);
+    }
     for (std::int64_t n = groups.first; n <= groups.last; n += groups.step) {
       reach(Level::kHidden);
       c.heads = n * per_group;
@@ -298,7 +358,8 @@ class Search {
                                                      q / (options_.bounds_query[0] * base_query_)),
                                             steps_.hidden);
     const double distance = c.distance;
-    for (c.hidden = sizes.first; c.hidden <= sizes.last; c.hidden += sizes.step) {
+    const Multiples visited = some_of(sizes, kMostHidden, coarse_.hidden, &Candidate::hidden);
+    for (c.hidden = visited.first; c.hidden <= visited.last; c.hidden += visited.step) {
       reach(Level::kWidth);
       c.distance = distance + square_log(q / static_cast<double>(c.hidden) / base_query_);
       set_hidden(shape_, c.hidden, base_, options_, steps_.width);
@@ -318,9 +379,11 @@ class Search {
     fixed.parameters = (dense_.physical + sparse_.physical) *
                        (a.query + a.key_value + a.output + a.norms + a.biases + 2 * h);
     if (base_.num_experts == 0) return fixed;
-    const double shared = feed_forward_cost(shape_, some_sparse_).shared;
-    fixed.flops += 6 * sparse_.executed * shared;
-    fixed.parameters += sparse_.physical * shared;
+    const FeedForwardCost sparse = feed_forward_cost(shape_, some_sparse_);
+    // The routing biases grow with the experts and are counted with them.
+    const double biases = sparse.biases - (base_.router_bias ? sparse.experts : 0);
+    fixed.flops += 6 * sparse_.executed * sparse.shared;
+    fixed.parameters += sparse_.physical * (sparse.shared + biases);
     if (some_dense_ >= 0) {
       const FeedForwardCost f = feed_forward_cost(shape_, some_dense_);
       fixed.flops += 6 * dense_.executed * f.dense;
@@ -504,7 +567,11 @@ class Search {
   Layers dense_, sparse_;
   std::int64_t some_sparse_ = -1, some_dense_ = -1;  // a layer of each kind
   double executed_ = 0, base_width_ = 0, base_query_ = 0;
-  bool limited_ = true;
+  bool limited_ = true, thinned_ = false;
+  struct {
+    std::int64_t head_dim = 0, group = 0, hidden = 0;
+  } coarse_;  // largest steps of a thinned search
+  std::optional<Candidate> focus_;
   Level reached_ = Level::kKvHeads;
   std::int64_t geometries_ = 0;
 };

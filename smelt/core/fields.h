@@ -91,8 +91,9 @@ void check_field(const Field& field, const T& value, Problems& problems, std::st
   } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
     const double number = static_cast<double>(value);
     if (std::isfinite(number) && number >= field.min && number <= field.max) return;
-    problems.add(std::string(field.name) + ": expected " + range_text(field.min, field.max) +
-                     ", got " + number_text(number),
+    std::string range = range_text(field.min, field.max);
+    if (std::isinf(number)) range = "a finite number";
+    problems.add(std::string(field.name) + ": expected " + range + ", got " + number_text(number),
                  where);
   }
 }

@@ -171,6 +171,15 @@ void say_used(std::int64_t used, std::int64_t draws, std::vector<std::string>& w
 }
 
 void summarize_draws(const Draws& draws, const BootstrapOptions& options, FitResult& result) {
+  for (std::size_t j = 0; !draws.left_out.empty() && j < result.law.coefficients.size(); ++j) {
+    double largest = 0;
+    for (const auto& law : draws.left_out) {
+      const double shift = law ? (*law)[j] - result.law.coefficients[j] : 0;
+      if (std::abs(shift) > std::abs(largest)) largest = shift;
+    }
+    result.leave_one_out.push_back(largest);
+  }
+  if (draws.drawn.empty()) return;
   result.draws = static_cast<std::int64_t>(draws.drawn.size());
   result.draws_used = draws.used();
   say_used(result.draws_used, result.draws, result.identifiability.warnings);
@@ -183,7 +192,7 @@ void summarize_draws(const Draws& draws, const BootstrapOptions& options, FitRes
   for (std::size_t j = 0; j < result.law.coefficients.size(); ++j) {
     const double estimate = result.law.coefficients[j];
     std::vector<double> values, without;
-    double mean = 0, squares = 0, largest = 0;
+    double mean = 0, squares = 0;
     for (const auto& law : draws.drawn) {
       if (!law) continue;
       values.push_back((*law)[j]);
@@ -194,13 +203,10 @@ void summarize_draws(const Draws& draws, const BootstrapOptions& options, FitRes
     for (const auto& law : draws.left_out) {
       if (!law) continue;
       without.push_back((*law)[j]);
-      const double shift = without.back() - estimate;
-      if (std::abs(shift) > std::abs(largest)) largest = shift;
     }
     const bool several = enough && values.size() > 1;
     result.standard_errors.push_back(
         several ? std::sqrt(squares / static_cast<double>(values.size() - 1)) : std::nan(""));
-    result.leave_one_out.push_back(largest);
     if (!enough) {
       result.intervals.emplace_back();
     } else if (options.interval == Interval::kBca) {
@@ -229,7 +235,7 @@ std::vector<Draws> draw_together(const std::vector<const std::vector<Point>*>& p
     results[a]->seconds = seconds_since(start);
     all = all && results[a]->identifiable;
   }
-  if (!all || bootstrap.draws == 0) return {};
+  if (!all || (bootstrap.draws == 0 && !bootstrap.leave_one_out)) return {};
   std::set<std::string> names;
   for (std::size_t a = 0; a < arms.size(); ++a) {
     const auto own = unit_names(*points[a], arms[a].design.order, form, bootstrap.unit);
@@ -282,9 +288,9 @@ std::vector<Draws> draw_together(const std::vector<const std::vector<Point>*>& p
       static_cast<unsigned>(bootstrap.threads));
   for (std::size_t a = 0; a < arms.size(); ++a) {
     summarize_draws(draws[a], bootstrap, *results[a]);
-    results[a]->draw_values = draws[a];
+    if (bootstrap.draws > 0) results[a]->draw_values = draws[a];
   }
-  return draws;
+  return bootstrap.draws > 0 ? draws : std::vector<Draws>{};
 }
 
 FitResult bootstrap_fit(const std::vector<Point>& points, const Form& form,

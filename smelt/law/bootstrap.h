@@ -39,6 +39,7 @@ struct BootstrapOptions {
   Unit unit = Unit::kCell;
   Interval interval = Interval::kPercentile;
   double confidence = 0.95;
+  bool leave_one_out = false;
   std::int64_t threads = 0;
 
   template <class Self, class Visitor>
@@ -51,6 +52,8 @@ struct BootstrapOptions {
                 "profile"},
           self.interval);
     visit(Field{"confidence", "coverage of the intervals", "", 0.5, 0.999}, self.confidence);
+    visit(Field{"leave_one_out", "how far coefficients move without one unit (draws tell it too)"},
+          self.leave_one_out);
     visit(Field{"threads", "0 = all cores; the outcome does not depend on it", "", 0, 4096},
           self.threads);
   }
@@ -94,7 +97,7 @@ std::optional<Range> percentile_interval(std::vector<double> values, double conf
 std::optional<Range> bca_interval(const std::vector<double>& draws, double estimate,
                                   const std::vector<double>& left_out, double confidence);
 
-/// Spread, intervals and shifts of every coefficient, into a result.
+/// Spread and intervals of every coefficient, and its largest shift without a unit, into a result.
 void summarize_draws(const Draws& draws, const BootstrapOptions& options, FitResult& result);
 
 /// Share of the draws that must be used for an interval to mean anything.

@@ -30,12 +30,12 @@ ResidualGroup group_of(const std::vector<std::pair<double, double>>& rows) {
   return group;
 }
 
-/// Rows in thirds by D over size, equal ones together.
+/// Rows in thirds by D over size (by size, where tokens do not enter), equal ones together.
 std::vector<ResidualGroup> by_ratio(const std::vector<Point>& points,
-                                    const std::vector<double>& residuals) {
+                                    const std::vector<double>& residuals, bool tokens) {
   std::vector<std::pair<double, double>> rows;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    rows.emplace_back(points[i].tokens / points[i].size, residuals[i]);
+    rows.emplace_back(tokens ? points[i].tokens / points[i].size : points[i].size, residuals[i]);
   }
   std::sort(rows.begin(), rows.end());
   std::vector<ResidualGroup> groups;
@@ -131,7 +131,7 @@ Diagnostics diagnose(const Law& law, const std::vector<Point>& points) {
     residuals.push_back(std::log(evaluate(law, point.inputs())) - std::log(point.loss));
     if (!std::isfinite(residuals.back())) throw Error("law", "the law has no value at a row");
   }
-  result.residuals_by_ratio = by_ratio(rows, residuals);
+  result.residuals_by_ratio = by_ratio(rows, residuals, law.form->tokens);
   result.residuals_by_sparsity = by_sparsity(rows, residuals);
   const std::vector<double> values = hat_values(law, rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -140,7 +140,8 @@ Diagnostics diagnose(const Law& law, const std::vector<Point>& points) {
   std::stable_sort(result.leverage.begin(), result.leverage.end(),
                    [](const Leverage& a, const Leverage& b) { return a.value > b.value; });
   if (result.leverage.size() > kLargest) result.leverage.resize(kLargest);
-  say_trends(result.residuals_by_ratio, fmt::format("D/{}", law.form->size_symbol()).c_str(),
+  say_trends(result.residuals_by_ratio,
+             fmt::format("{}{}", law.form->tokens ? "D/" : "", law.form->size_symbol()).c_str(),
              result.words);
   if (result.residuals_by_sparsity.size() > 1) {
     say_trends(result.residuals_by_sparsity, "S", result.words);

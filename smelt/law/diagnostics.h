@@ -25,7 +25,7 @@ struct Leverage {
 };
 
 struct Diagnostics {
-  std::vector<ResidualGroup> residuals_by_ratio;     // thirds of D/F (D/N), smallest first
+  std::vector<ResidualGroup> residuals_by_ratio;     // thirds of D/F (D/N, or C), smallest first
   std::vector<ResidualGroup> residuals_by_sparsity;  // per S, to two digits of 1 − S
   std::vector<Leverage> leverage;                    // the three largest
   std::vector<std::string> words;                    // a trend in the residuals, a row that decides

@@ -128,6 +128,8 @@ Json to_json(const FitResult& result, bool keep_draws) {
       shifts[result.law.form->coefficients[i]] = finite(result.leave_one_out[i]);
     }
     json["leave_one_out"] = shifts;
+  }
+  if (result.draws > 0) {
     json["draws"] = result.draws;
     json["draws_used"] = result.draws_used;
   }

@@ -85,7 +85,8 @@ Noise noise_of(const law::Endpoints& endpoints) {
     for (const auto& [cell, values] : gaps) pooled.add(values);
     noise.gap_deviation = pooled.deviation();
   }
-  if (!noise.gap_deviation) {
+  const bool paired = noise.gap_deviation.has_value();
+  if (!paired) {
     for (const std::string& group : groups) {
       for (const auto& [cell, values] : losses_by_cell(endpoints.points(group))) pooled.add(values);
     }
@@ -96,14 +97,16 @@ Noise noise_of(const law::Endpoints& endpoints) {
   if (slope && *slope > 0) noise.loss_per_efold = slope;
   noise.deviation_words =
       noise.gap_deviation
-          ? fmt::format("a pair's gap varies by {:.4f} nats between seeds ({} replicas)",
-                        *noise.gap_deviation, noise.replicas)
+          ? fmt::format("a pair's gap varies by {:.4f} nats between seeds ({} replicas{})",
+                        *noise.gap_deviation, noise.replicas,
+                        paired ? "" : "; nothing pairs: from single losses, times the root of 2")
           : std::string("no cell has two seeds: the noise is not known");
+  const std::string whose = reference.empty() ? "the " : reference + "'s ";
   if (noise.loss_per_efold) {
-    noise.worth_words = fmt::format("{}'s loss falls by {:.4f} nats per e-fold of tokens",
-                                    reference, *noise.loss_per_efold);
+    noise.worth_words = fmt::format("{}loss falls by {:.4f} nats per e-fold of tokens", whose,
+                                    *noise.loss_per_efold);
   } else {
-    noise.worth_words = (slope ? fmt::format("{}'s loss does not fall with tokens", reference)
+    noise.worth_words = (slope ? whose + "loss does not fall with tokens"
                                : std::string("no cell has two horizons")) +
                         ": what tokens are worth is not known";
   }

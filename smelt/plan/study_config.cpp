@@ -46,6 +46,23 @@ void check_scale(const Scale& scale, const std::string& where, Problems& problem
   }
 }
 
+/// What follows from other sizes, unless a table names it: then the model's own check says whether
+/// it fits.
+void settle(arch::ModelConfig& model, const std::vector<TomlTable>& tables) {
+  const auto given = [&tables](const char* key) {
+    return std::any_of(tables.begin(), tables.end(),
+                       [key](const TomlTable& table) { return table.has(key); });
+  };
+  if (model.latent()) {
+    if (!given("head_dim")) model.head_dim = model.qk_nope_head_dim + model.qk_rope_head_dim;
+    if (!given("num_key_value_heads")) model.num_key_value_heads = model.num_attention_heads;
+  }
+  if (model.num_experts == 0 && !given("experts")) {
+    if (!given("num_experts_per_tok")) model.num_experts_per_tok = 0;
+    if (!given("moe_intermediate_size")) model.moe_intermediate_size = 0;
+  }
+}
+
 void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path& file,
                  Problems& problems) {
   TomlTable baseline_table = root.table("baseline", problems);
@@ -55,7 +72,13 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
     Scale scale;
     scale.name = entry.get<std::string>("name", problems).value_or("");
     scale.baseline = baseline;
+    const std::size_t before = problems.lines().size();
     read_fields(scale.baseline, entry, problems);
+    settle(scale.baseline, {baseline_table, entry});
+    if (entry.has("experts") && entry.has("num_experts")) {
+      problems.add("num_experts: experts lists them; give one of the two",
+                   entry.where("num_experts"));
+    }
     scale.experts = entry.get<std::vector<std::int64_t>>("experts", problems)
                         .value_or(std::vector<std::int64_t>{scale.baseline.num_experts});
     const bool plain =
@@ -74,7 +97,7 @@ void read_scales(StudyConfig& study, TomlTable root, const std::filesystem::path
     if (scale.experts.empty() || seen.size() != scale.experts.size()) {
       problems.add("experts: expected at least one number, each once", entry.where("experts"));
     }
-    check_scale(scale, entry.where(), problems);
+    if (problems.lines().size() == before) check_scale(scale, entry.where(), problems);
     study.scales.push_back(std::move(scale));
   }
   if (study.scales.empty() && baseline_table.has("config")) {
@@ -114,7 +137,7 @@ void check_horizons(const StudyConfig& study, TomlTable table, Problems& problem
     problems.add("steps: expected at least one horizon, each longer than the one before",
                  table.where(table.has("steps") ? "steps" : ""));
   }
-  if (study.horizons.decay_steps < 1) {
+  if (study.horizons.decay_steps < 1 && !table.has("decay_steps")) {
     problems.add("missing key \"decay_steps\" in [horizons]", table.where());
   }
 }

@@ -101,7 +101,8 @@ void add_gain(const Study& study, Page& page) {
   if (beyond) caption += " Open circles lie outside the compute of the endpoints.";
   if (const auto ratio = number(get(gain, "time_ratio"))) {
     caption += fmt::format(
-        " A FLOP of SMELT took {} times as long as one of the Baseline here: in wall-clock time the "
+        " A FLOP of SMELT took {} times as long as one of the Baseline here: in wall-clock time "
+        "the "
         "share saved is 1 − {} · (1 − gain).",
         fixed(ratio, 2), fixed(ratio, 2));
   }

@@ -21,8 +21,7 @@ Laws read_laws(const Study& study) {
       const law::Law& law = laws.by_arm[arm];
       for (const Json& draw : list(json, {arm, "draws_kept", "coefficients"})) {
         if (!draw.is_array() || draw.size() != law.coefficients.size()) continue;
-        laws.drawn[arm].push_back(
-            {law.form, draw.get<std::vector<double>>(), std::nullopt, {}});
+        laws.drawn[arm].push_back({law.form, draw.get<std::vector<double>>(), std::nullopt, {}});
       }
     }
   } catch (const std::exception& problem) {

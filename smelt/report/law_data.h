@@ -14,7 +14,7 @@ namespace smelt::report {
 struct Laws {
   std::map<std::string, law::Law> by_arm;
   std::map<std::string, std::vector<law::Law>> drawn;  // by the bootstrap, where it was kept
-  std::vector<std::string> words;  // why there are none
+  std::vector<std::string> words;                      // why there are none
 };
 
 /// Both laws when the study says they are identifiable and they can be read.

@@ -304,7 +304,8 @@ void add_draws(const Laws& laws, Page& page) {
     }
   }
   if (table.rows.empty()) return;
-  Json spec = vega(R"({"height": 230, "mark": {"type": "point", "size": 14, "opacity": 0.45, "filled": true},
+  Json spec = vega(
+      R"({"height": 230, "mark": {"type": "point", "size": 14, "opacity": 0.45, "filled": true},
     "encoding": {
       "x": {"field": "x", "type": "quantitative", "scale": {"zero": false, "padding": 8}, "axis": {"tickCount": 5}},
       "y": {"field": "y", "type": "quantitative", "scale": {"zero": false, "padding": 8}, "axis": {"tickCount": 5}},

@@ -122,6 +122,41 @@ class Budget(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
 
+    def test_empty_and_odd_arguments_are_wrong_usage(self):
+        for flags, words in ((["--baseline", ""], "argument 4 is empty"), (["--attended="], "is empty"),
+                             (["--vocab-size", "010"], "got 010"), (["--row-length", 128], "requires --store")):
+            with self.subTest(flags=flags):
+                done = smelt("budget", BASELINE, *flags)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn(words, done.stderr)
+
+    def test_configs_as_they_are_found(self):
+        cases = [({"model_type": "deepseek_v2", "num_experts_per_tok": 6, "kv_lora_rank": None}, "kv_lora_rank: expected"),
+                 ({"model_type": "qwen3_moe", "head_dim": 0}, "head_dim: expected at least 1, got 0"),
+                 ({"model_type": "qwen3_moe", "num_key_value_heads": 0}, "num_key_value_heads: expected at least 1"),
+                 ({"model_type": "deepseek_v3", "n_group": 7}, "n_group: expected a divisor of the 256 experts"),
+                 ({"model_type": "deepseek_v3", "n_group": 8, "topk_group": 9}, "topk_group: expected 1 to n_group = 8"),
+                 ({"model_type": "qwen2", "use_mrope": True}, 'key "use_mrope" changes the arithmetic')]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.json"
+            for config, words in cases:
+                with self.subTest(config=config):
+                    file.write_text(json.dumps(config))
+                    done = smelt("budget", file)
+                    self.assertEqual(done.returncode, 1, done.stdout)
+                    self.assertIn(words, done.stderr)
+                    self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
+            file.write_text(json.dumps({"model_type": "qwen2", "use_mrope": False}))
+            self.assertEqual(smelt("budget", file).returncode, 0)
+            file.write_text(json.dumps({"model_type": "deepseek_v3", "n_group": 8, "topk_group": 4}))
+            self.assertEqual(result("match", file)["matched"]["num_experts"] % 8, 0)
+            # Biases of shared experts: 2 widths of 2 x 1407 and one hidden size in each of 32 sparse layers.
+            def biases(mlp_bias):
+                file.write_text(json.dumps({"model_type": "deepseek_v2", "num_experts_per_tok": 6, "mlp_bias": mlp_bias}))
+                terms = result("budget", file)["parameters"]["terms"]
+                return sum(term["count"] for term in terms if term["name"] == "biases")
+            self.assertEqual(biases(True) - biases(False), 32 * (2 * 2 * 1407 + 4096))
+
     def test_a_million_layers_are_counted_in_no_time(self):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "config.json"
@@ -201,6 +236,32 @@ class Match(unittest.TestCase):
                 self.assertEqual(done.returncode, 1, done.stdout)
                 self.assertIn(words, done.stderr)
 
+    def test_contradictions_are_wrong_usage(self):
+        for flags in (["--head-dim-multiple", 16, "--multiple", "head_dim=8"],
+                      ["--fix", "hidden_size=1000", "--fix", "hidden_size=1040"],
+                      ["--tolerance", "flops=0.1", "--tolerance", "flops=0.2"], ["--attended", ""]):
+            with self.subTest(flags=flags):
+                self.assertEqual(smelt("match", BASELINE, *flags).returncode, 2)
+
+    def test_large_and_absurd_models_are_answered(self):
+        llama = {"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
+                 "num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256}
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "config.json"
+            file.write_text(json.dumps(llama))
+            found = result("match", file)
+            self.assertLessEqual(abs(found["mismatch"]["flops"]), 0.005)
+            self.assertLessEqual(abs(found["mismatch"]["kv_cache"]), 0.02)
+            self.assertEqual(len(result("match", file, "--ablate", "visits")["cells"]), 4)
+            sizes = ("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+            file.write_text(json.dumps(llama | {size: 10 ** 9 for size in sizes}))
+            result("match", file)
+
+    def test_bounds_that_are_given_hold_in_an_ablation(self):
+        found = result("match", BASELINE, "--ablate", "span", "--bounds", "hidden=0.9:1")
+        for cell in found["cells"]:
+            self.assertGreaterEqual(cell["matched"]["hidden_size"], 0.9 * found["baseline"]["hidden_size"])
+
     def test_a_fixed_size_far_away_is_answered(self):
         for flags in (["--fix", "hidden_size=1000000000"], ["--fix", "moe_intermediate_size=1000000000"]):
             self.assertFalse(result("match", BASELINE, *flags)["within_tolerance"])
@@ -250,7 +311,13 @@ class Plan(unittest.TestCase):
                  ("decay_steps = ", "decay_steps = 4000000000000000000 #", "decay_steps: expected 1 to 1000000000"),
                  ("[loop]", "[loop]\nattended = 3", "attended: measured in the token store"),
                  ("[loop]", "[loop]\nbounds_hidden = [2, 1]", "bounds_hidden: expected two ratios"),
-                 ("[loop]", "[loop]\nheads_multiple = 64", "cell s64-e")]
+                 ("[loop]", "[loop]\nheads_multiple = 64", "cell s64-e"),
+                 ("rows = 4", "rows = 4\nbogus_key = 5", "unknown key \"train.bogus_key\""),
+                 ("rows = 4", 'rows = 4\nlr = "x"', "lr: expected a number"),
+                 ("rows = 4", "rows = 4\nmicro_rows = 3", "micro_rows: expected a divisor of rows = 4, got 3"),
+                 ("[loop]", "[train.foo]\na = 1\n[loop]", "unknown key \"train.foo\""),
+                 ("[loop]", '[router]\nbalance = "bogus"\n[loop]', "balance: expected"),
+                 ("decay_steps = 80", 'decay_steps = "x"', "decay_steps: expected an integer")]
         for old, new, words in cases:
             with self.subTest(new=new), tempfile.TemporaryDirectory() as folder:
                 self.assertIn(old, study)
@@ -269,6 +336,31 @@ class Plan(unittest.TestCase):
             done = smelt("plan", file)
             self.assertEqual(done.returncode, 1)
             self.assertIn(f"config: expected a Baseline without a loop, got visits = 2 ({file}:4)", done.stderr)
+
+    def test_micro_rows_and_devices(self):
+        study = (SOURCE / "configs/quick.toml").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "study.toml"
+            file.write_text(study)
+            whole = result("plan", file)
+            cells = [cell["memory"][arm] for cell in whole["cells"] for arm in ("baseline", "smelt")]
+            self.assertEqual(whole["memory_bytes"], max(cell["total"] for cell in cells))
+            file.write_text(study.replace("rows = 4", "rows = 4\nmicro_rows = 1"))
+            quarter = result("plan", file)["cells"][0]["memory"]["smelt"]
+            self.assertAlmostEqual(quarter["logits"], whole["cells"][0]["memory"]["smelt"]["logits"] / 4)
+
+    def test_keys_that_this_kind_of_model_does_not_have(self):
+        head = '[data]\nstore = "none"\n[horizons]\nsteps = [10]\ndecay_steps = 2\n[baseline]\nconfig = "config.json"\n'
+        for kind, scale, words in (("llama", "moe_intermediate_size = 5", "a model without experts has none, got 5"),
+                                   ("deepseek_v3", "head_dim = 64", "head_dim: latent attention's is"),
+                                   ("qwen3_moe", "experts = [16]\nnum_experts = 99", "give one of the two")):
+            with self.subTest(kind=kind), tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "config.json").write_text(json.dumps({"model_type": kind}))
+                file = Path(folder) / "study.toml"
+                file.write_text(head + '[[scale]]\nname = "a"\n' + scale + "\n")
+                done = smelt("plan", file)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn(words, done.stderr)
 
     def test_losses_that_do_not_fall_are_named(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -202,8 +202,8 @@ TEST(Pitfall11, WhatOneUnitDecidesIsTold) {
   const FitResult result = bootstrap_fit(points, find_form("smelt"), options, bootstrap);
   auto without = points;
   without.erase(without.begin());
-  const double moved = fit(without, find_form("smelt"), options).law.coefficient("c") -
-                       result.law.coefficient("c");
+  const double moved =
+      fit(without, find_form("smelt"), options).law.coefficient("c") - result.law.coefficient("c");
   EXPECT_NEAR(result.leave_one_out[5], moved, 1e-6);
 }
 
@@ -259,9 +259,9 @@ TEST(Pitfall14, AMinimumAtAnEdgeIsRefused) {
 
 // 15. R² above 0.99 for every law: near ties are named.
 TEST(Pitfall15, NearTiesAreNamed) {
-  const auto points = testing::grid(
-      {&find_form("smelt-no-sparsity"), {1.7, 900, 3e5, 0.35, 0.5}, std::nullopt, {}}, 4, {0.8, 0.9}, 5,
-      0.01);
+  const auto points =
+      testing::grid({&find_form("smelt-no-sparsity"), {1.7, 900, 3e5, 0.35, 0.5}, std::nullopt, {}},
+                    4, {0.8, 0.9}, 5, 0.01);
   const Comparison comparison =
       compare({{&find_form("smelt"), points}, {&find_form("smelt-no-sparsity"), points}}, {});
   ASSERT_TRUE(comparison.scores.front().weight);

@@ -93,8 +93,8 @@ TEST_F(Verbs, GainFromTableAndFromLawFiles) {
 
 TEST_F(Verbs, KeptDrawsOfTwoResultsGiveAnInterval) {
   for (const char* arm : {"baseline", "smelt"}) {
-    const Outcome fitted = run("fit " + path("e.csv") + " --arch " + arm +
-                               " --bootstrap 30 --keep-draws --json");
+    const Outcome fitted =
+        run("fit " + path("e.csv") + " --arch " + arm + " --bootstrap 30 --keep-draws --json");
     ASSERT_EQ(fitted.code, 0);
     std::ofstream(path((std::string(arm) + ".json").c_str())) << fitted.text;
   }
@@ -107,8 +107,9 @@ TEST_F(Verbs, KeptDrawsOfTwoResultsGiveAnInterval) {
 }
 
 TEST_F(Verbs, RangesSubsetsAndTime) {
-  const Outcome table = run("gain " + path("e.csv") +
-                            " --compute 1e19:1e21:3 --sparsity 0.95 --draws 0 --subsets all --json");
+  const Outcome table =
+      run("gain " + path("e.csv") +
+          " --compute 1e19:1e21:3 --sparsity 0.95 --draws 0 --subsets all --json");
   ASSERT_EQ(table.code, 0);
   const Json json = parse_json(table.text, "stdout");
   ASSERT_EQ(json["points"].size(), 3u);
@@ -120,8 +121,8 @@ TEST_F(Verbs, RangesSubsetsAndTime) {
   EXPECT_EQ(json["subsets"][0]["name"], "a");
   // Losses that are a multiple of the whole's have its gain.
   EXPECT_NEAR(json["subsets"][3]["points"][1]["gain"], json["points"][1]["gain"], 1e-6);
-  const Outcome quartiles = run("gain " + path("e.csv") +
-                                " --compute 1e20 --sparsity 0.95 --draws 0 --quartiles --json");
+  const Outcome quartiles =
+      run("gain " + path("e.csv") + " --compute 1e20 --sparsity 0.95 --draws 0 --quartiles --json");
   EXPECT_EQ(parse_json(quartiles.text, "stdout")["subsets"][0]["name"], "quartile 1 (lowest loss)");
   for (const char* bad : {"--compute 1e19:1e18:3", "--compute 1e18:1e19:1.5", "--compute x",
                           "--compute nan", "--compute 1:2"}) {
@@ -130,8 +131,8 @@ TEST_F(Verbs, RangesSubsetsAndTime) {
 }
 
 TEST_F(Verbs, SharedCoefficientsParabolasAndScores) {
-  const Outcome shared = run("fit " + path("e.csv") +
-                             " --group arch --share a,b,c --isoflop --json 2>/dev/null");
+  const Outcome shared =
+      run("fit " + path("e.csv") + " --group arch --share a,b,c --isoflop --json 2>/dev/null");
   ASSERT_EQ(shared.code, 0);
   const Json groups = parse_json(shared.text, "stdout")["groups"];
   EXPECT_EQ(groups["baseline"]["coefficients"]["c"], groups["smelt"]["coefficients"]["c"]);
