@@ -64,7 +64,9 @@ inline Selection select_rows(Csv rows, const RowFlags& flags, const law::Columns
     const law::Condition condition = law::parse_condition(text);
     say("not " + condition.text, law::keep_where(kept, {condition}));
   }
-  if (kept.rows.empty()) throw Error("law", "no row is left by --where", rows.name);
+  if (kept.rows.empty() && !flags.where.empty()) {
+    throw Error("law", "no row is left by --where", rows.name);
+  }
   selection.kept = law::endpoints_from(std::move(kept), columns);
   // Rows that are left out may lack what the others must have.
   try {
@@ -75,6 +77,9 @@ inline Selection select_rows(Csv rows, const RowFlags& flags, const law::Columns
   if (flags.exclude_controls) {
     say("S = 0", std::erase_if(selection.kept.rows,
                                [](const law::Point& row) { return row.sparsity == 0; }));
+    if (selection.kept.rows.empty()) {
+      throw Error("law", "no row is left by --exclude-controls", selection.kept.csv.name);
+    }
   }
   return selection;
 }

@@ -207,6 +207,27 @@ std::vector<law::FitResult> fit_groups(const Request& request, const law::Form& 
   return results;
 }
 
+/// Flags that nothing would read.
+void refuse_without_effect(const CLI::App& verb, const Request& request) {
+  const auto refuse = [&verb](const char* flag, bool without, const char* why) {
+    if (without && verb.get_option(flag)->count() > 0) throw CLI::ValidationError(flag, why);
+  };
+  const bool drawn = request.bootstrap > 0;
+  const bool profile = request.draws.interval == law::Interval::kProfile;
+  for (const char* flag : {"--keep-draws", "--seed", "--threads"}) {
+    refuse(flag, !drawn && !request.draws.leave_one_out, "needs --bootstrap");
+  }
+  refuse("--unit", !drawn && !request.draws.leave_one_out, "needs --bootstrap or --leave-one-out");
+  refuse("--interval", !drawn && !profile, "percentile and bca need --bootstrap");
+  refuse("--bootstrap", profile && drawn, "a profile needs no draws");
+  refuse("--leave-one-out", profile, "a profile leaves nothing out");
+  refuse("--quantile", request.fit.loss != law::RobustLoss::kAsymmetric, "needs --loss asymmetric");
+  refuse("--delta",
+         request.fit.loss == law::RobustLoss::kSquared ||
+             request.fit.loss == law::RobustLoss::kAbsolute,
+         "a squared or absolute loss has none");
+}
+
 void run(Session& session, const Request& request) {
   const law::Form& form = law::find_form(request.form);
   const bool grouped_by_column = !request.group.empty();
@@ -312,7 +333,10 @@ void add_fit(CLI::App& program, Session& session) {
   add_flags(verb, request->fit);
   add_flags(verb, request->draws, "Options",
             [](std::string_view field) { return field == "draws"; });
-  verb.callback([&session, request] { run(session, *request); });
+  verb.callback([&session, request, &verb] {
+    refuse_without_effect(verb, *request);
+    run(session, *request);
+  });
 }
 
 }  // namespace smelt::cli

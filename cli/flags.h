@@ -121,6 +121,9 @@ void add_flags(
       if constexpr (!std::is_same_v<T, bool>) {
         flag->check(CLI::Validator(
             [](const std::string& text) {
+              if (std::is_unsigned_v<T> && text.starts_with('-')) {
+                return "expected at least 0, got " + clipped(text);
+              }
               return plain_number(text) ? std::string() : "expected a number, got \"" + text + "\"";
             },
             "", "number"));

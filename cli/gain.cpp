@@ -199,6 +199,10 @@ void run(Session& session, const Request& request) {
     print_result(session, to_json(result), gain_text(result));
     return;
   }
+  if (request.reference == request.target) {
+    throw CLI::ValidationError("--target", "expected another arm than --reference, got \"" +
+                                               clipped(request.target) + "\" for both");
+  }
   const law::Form& form = law::find_form(request.form);
   const Csv rows = request.rows.read();
   const Selection selection =

@@ -16,8 +16,8 @@
 #include "smelt/law/endpoints.h"
 #include "smelt/plan/memory.h"
 #include "smelt/plan/power.h"
+#include "smelt/plan/run_options.h"
 #include "smelt/plan/suggest.h"
-#include "smelt/train/run_config.h"
 
 namespace smelt::cli {
 namespace {
@@ -190,17 +190,17 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
 /// Checks the training tables key by key; what a study asks of them beyond that it says when it
 /// starts.  Returns [train] micro_rows.
 std::int64_t read_training(const plan::StudyConfig& study, Problems& problems) {
-  train::TrainOptions common;
+  plan::TrainOptions common;
   read_fields(common, study.train, problems);
   for (const TomlTable& own : {study.train_baseline, study.train_smelt}) {
-    train::TrainOptions arm = common;
+    plan::TrainOptions arm = common;
     read_fields(arm, own, problems);
     if (own.has("rows")) {
       problems.add("rows: both arms of a pair read the same rows; set it in [train]",
                    own.where("rows"));
     }
   }
-  train::RouterOptions router;
+  plan::RouterOptions router;
   read_fields(router, study.router, problems);
   if (common.micro_rows > 0 && study.rows % common.micro_rows != 0) {
     problems.add(fmt::format("micro_rows: expected a divisor of rows = {}, got {}", study.rows,

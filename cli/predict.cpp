@@ -17,7 +17,8 @@ struct Request {
   std::string file, group;
   std::optional<double> flops, params;
   std::vector<double> tokens, compute;
-  double sparsity = 0, recurrent = 0, visits = 1, experts = 1;
+  double sparsity = 0;
+  std::optional<double> recurrent, visits, experts;
 };
 
 double positive(const char* flag, double value) {
@@ -40,7 +41,8 @@ Json predictions(const law::Law& law, const Request& request) {
   }
   if (!law.form->tokens) {
     if (!size) throw CLI::ValidationError("--params", "needed for form " + law.form->name);
-    const law::Inputs at{.size = positive("--params", *size), .experts = request.experts};
+    const law::Inputs at{.size = positive("--params", *size),
+                         .experts = request.experts.value_or(1)};
     points.push_back({{"parameters", at.size},
                       {"experts", at.experts},
                       {"loss", evaluate(law, at)},
@@ -55,8 +57,8 @@ Json predictions(const law::Law& law, const Request& request) {
     const law::Inputs at{.size = positive(by_parameters ? "--params" : "--flops", *size),
                          .sparsity = request.sparsity,
                          .tokens = positive("--tokens", tokens),
-                         .recurrent = request.recurrent,
-                         .visits = request.visits};
+                         .recurrent = request.recurrent.value_or(0),
+                         .visits = request.visits.value_or(1)};
     bool outside = false;
     if (law.range) {
       outside = !law.range->size.contains(at.size) || !law.range->tokens.contains(at.tokens) ||
@@ -111,6 +113,12 @@ void run(Session& session, const Request& request) {
   if (nowhere && !request.params) say_where();
   const law::Law law = law::read_law(request.file, request.group);
   if (nowhere && law.form->tokens) say_where();
+  const auto refuse = [&law](bool given, const char* flag) {
+    if (given) throw CLI::ValidationError(flag, "has no part in form " + law.form->name);
+  };
+  refuse((request.recurrent || request.visits) && !law.form->visits, "--recurrent, --visits");
+  refuse(request.experts && !law.form->experts, "--experts");
+  refuse(request.sparsity > 0 && !law.form->uses_sparsity(), "--sparsity");
   for (const std::string& fault : law.unidentified) {
     warn(session, "the law is not identifiable: " + fault);
   }

@@ -110,10 +110,13 @@ int run_program(int argc, char** argv, const std::vector<VerbEntry>& verbs) {
     if (verb == verbs.end()) return unknown_verb(argv[1], verbs);
     if (!verb->add) return run_torch_program(argv);
   }
-  // An unset variable of a shell script, mostly; only a prompt may be empty.
-  for (int i = 1; i < argc && std::strcmp(argv[1], "generate") != 0; ++i) {
-    const std::string_view text = argv[i];
+  // An unset variable of a shell script, mostly; only a text may be empty.
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view text = argv[i], before = argv[i - 1];
     if (!text.empty() && !(text.starts_with("--") && text.ends_with('='))) continue;
+    if (before == "--text" || before == "--prompt" || text == "--text=" || text == "--prompt=") {
+      continue;
+    }
     print_failure("[cli] argument " + std::to_string(i) +
                   (text.empty() ? "" : " (" + std::string(text) + ")") + " is empty");
     return 2;

@@ -225,7 +225,9 @@ std::vector<Draws> draw_together(const std::vector<const std::vector<Point>*>& p
   bool all = true;
   for (std::size_t a = 0; a < points.size(); ++a) {
     const auto start = std::chrono::steady_clock::now();
-    if (points[a]->empty()) {
+    const bool nothing = std::all_of(points[a]->begin(), points[a]->end(),
+                                     [](const Point& point) { return point.weight == 0; });
+    if (nothing) {
       *results[a] = fit(*points[a], form, options);
       all = false;
       continue;

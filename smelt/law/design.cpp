@@ -196,6 +196,9 @@ Range range_of(const std::vector<Point>& points, auto get) {
   return range;
 }
 
+constexpr double kConverged = 1e-6;   // scaled gradient
+constexpr double kNearlyFlat = 1e-2;  // the same of absolute residuals, which have corners
+
 }  // namespace
 
 Design make_design(const std::vector<Point>& points, const Form& form, const FitOptions& options) {
@@ -374,7 +377,8 @@ FitResult summarize(const Design& design, const std::vector<Point>& points,
     result.status = FitStatus::kTooFewPoints;
   } else if (!result.identifiable) {
     result.status = FitStatus::kNotIdentifiable;
-  } else if (best.scaled_gradient > 1e-6) {
+  } else if (best.scaled_gradient >
+             (options.loss == RobustLoss::kAbsolute ? kNearlyFlat : kConverged)) {
     result.status = FitStatus::kNotConverged;
   }
   if (result.identifiable) {

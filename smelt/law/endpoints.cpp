@@ -152,8 +152,11 @@ std::vector<Point> Endpoints::points(std::string_view group) const {
     if (row.group == group) found.push_back(row);
   }
   if (found.empty()) {
+    const std::vector<std::string> names = groups();
+    const bool unnamed = names == std::vector<std::string>{""};
     throw Error("law",
-                "no rows of \"" + std::string(group) + "\"; there are " + join_choices(groups()),
+                "no rows of \"" + std::string(group) + "\"; " +
+                    (unnamed ? "no column tells arms apart" : "there are " + join_choices(names)),
                 csv.name);
   }
   return found;

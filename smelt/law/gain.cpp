@@ -114,6 +114,17 @@ struct LawPairs {
   std::vector<std::optional<std::pair<Law, Law>>> drawn, left_out;
 };
 
+/// Throws Error when a draw has not as many coefficients as its form.
+void check_draws(const Draws& draws, const Form& form, const char* arm) {
+  for (const auto* laws : {&draws.drawn, &draws.left_out}) {
+    for (const auto& law : *laws) {
+      if (!law || law->size() == form.coefficients.size()) continue;
+      throw Error("law", fmt::format("draws_kept of the {}: form {} has {} coefficients, a draw {}",
+                                     arm, form.name, form.coefficients.size(), law->size()));
+    }
+  }
+}
+
 LawPairs law_pairs(const Form& reference_form, const Form& target_form, const Draws& reference,
                    const Draws& target) {
   LawPairs pairs;
@@ -165,10 +176,10 @@ void add_intervals(const LawPairs& pairs, const GainOptions& options,
     for (std::size_t q = 0; q < drawn.size(); ++q) {
       const GainQuantity& quantity = gain_quantities()[q];
       const auto& value = point.*quantity.value;
-      if (std::string_view(quantity.name) == "wall_clock_gain" && !options.time_ratio) continue;
+      if (!value) continue;  // nothing that an interval could hold
       point.*quantity.interval =
-          bca && value ? bca_interval(drawn[q], *value, left_out[q], options.bootstrap.confidence)
-                       : percentile_interval(std::move(drawn[q]), options.bootstrap.confidence);
+          bca ? bca_interval(drawn[q], *value, left_out[q], options.bootstrap.confidence)
+              : percentile_interval(std::move(drawn[q]), options.bootstrap.confidence);
     }
   }
 }
@@ -314,6 +325,8 @@ GainResult gain(const Law& reference, const Law& target, const GainOptions& opti
                                           fmt::join(law->unidentified, "; ")));
   }
   result.points = points_of(reference, target, filled, result.identifiable);
+  if (reference_draws) check_draws(*reference_draws, *reference.form, "reference");
+  if (target_draws) check_draws(*target_draws, *target.form, "target");
   if (reference_draws && target_draws) {
     if (reference_draws->key == target_draws->key &&
         reference_draws->drawn.size() == target_draws->drawn.size()) {

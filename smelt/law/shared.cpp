@@ -230,6 +230,9 @@ std::vector<FitResult> fit_shared(
   std::vector<Problem> problems;
   for (const auto& [name, points] : groups) {
     designs.push_back(make_design(points, form, options));
+    if (designs.back().order.empty()) {
+      throw Error("law", "share: group \"" + name + "\" has no row of positive weight");
+    }
     problems.push_back(designs.back().problem);
   }
   // One centre, so that amplitudes at the centre mean the same in every group.

@@ -147,6 +147,49 @@ TEST_F(Verbs, SharedCoefficientsParabolasAndScores) {
   EXPECT_EQ(run("fit " + path("e.csv") + " --score-kind loss 2>/dev/null").code, 2);
 }
 
+TEST_F(Verbs, FlagsWithoutEffectAreWrongUsage) {
+  for (const char* flags :
+       {"--keep-draws", "--interval bca", "--interval profile --bootstrap 20", "--quantile 0.1",
+        "--loss squared --delta 0.1", "--unit run", "--seed 3", "--bootstrap 20 --seed -1",
+        "--interval profile --leave-one-out"}) {
+    EXPECT_EQ(run("fit " + path("e.csv") + " " + flags + " 2>/dev/null").code, 2) << flags;
+  }
+}
+
+TEST_F(Verbs, DrawsOfAnotherFormAndOneArmTwiceAreRefused) {
+  Json law = to_json(testing::paper_baseline());
+  law["draws_kept"] = {{"unit", "cell"},
+                       {"seed", 0},
+                       {"names", {"a"}},
+                       {"coefficients", {{1, 2}}},
+                       {"left_out", Json::array()}};
+  std::ofstream(path("d.json")) << to_text(law);
+  const Outcome outcome = run("gain --reference " + path("d.json") + " --target " + path("d.json") +
+                              " --compute 1e20 --sparsity 0.9 2>&1");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("form smelt has 6 coefficients, a draw 2"));
+  EXPECT_EQ(run("gain " + path("e.csv") + " --target baseline 2>/dev/null").code, 2);
+  EXPECT_EQ(run("predict " + path("d.json") + " --flops 1e9 --tokens 1e9 --visits 3 2>&1").code, 2);
+}
+
+TEST_F(Verbs, TablesWithNothingToFitAreNamed) {
+  std::ofstream(path("w.csv")) << "params,tokens,loss,weight\n1e8,1e9,3,0\n2e8,1e9,2.9,0\n";
+  Outcome outcome = run("fit " + path("w.csv") + " --form chinchilla 2>&1");
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.text, HasSubstr("too few points: there are none"));
+  EXPECT_EQ(run("fit " + path("w.csv") + " --form chinchilla --bootstrap 20 2>&1").code, 0);
+  std::ofstream(path("h.csv")) << "params,tokens,loss\n";
+  outcome = run("fit " + path("h.csv") + " --form chinchilla 2>&1");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("no rows below the header"));
+  std::ofstream(path("s.csv")) << "flops_per_token,sparsity,tokens,loss\n1e8,0,1e9,3\n";
+  outcome = run("fit " + path("s.csv") + " --exclude-controls 2>&1");
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.text, HasSubstr("no row is left by --exclude-controls"));
+  outcome = run("fit " + path("s.csv") + " --arch x 2>&1");
+  EXPECT_THAT(outcome.text, HasSubstr("no column tells arms apart"));
+}
+
 TEST_F(Verbs, CommonColumnNamesAreFoundWithAMessage) {
   std::ofstream(path("n.csv")) << "N,D,final_loss\n1e8,1e9,3\n2e8,1e9,2.9\n1e8,2e9,2.8\n";
   const Outcome found = run("fit " + path("n.csv") + " --form chinchilla 2>&1");
