@@ -6,15 +6,43 @@
 #include <cmath>
 #include <set>
 
+#include "smelt/plan/run_options.h"
+
 namespace smelt::plan {
 namespace {
 
 constexpr double kBytesPerFloat = 4;
-constexpr double kCheckpointsPerRun = 2;
 constexpr double kTooMuchTogether = 0.9;  // |correlation| of ln F and ln(1 - S)
 
 double all_parameters(const budget::Budget& b) {
   return b.parameters_total + b.parameters_embedding;
+}
+
+/// Checkpoints that a run and its branches leave: written at multiples of checkpoint_every and at
+/// horizons, the last of which ends the stable run, and at the end of a branch; the newest
+/// keep_last of each run stay, and every horizon.
+double checkpoints_left(const StudyConfig& study, const TrainOptions& train) {
+  const auto& horizons = study.horizons.steps;
+  const std::int64_t every = train.checkpoint_every, last = horizons.back();
+  const auto multiples = [every](std::int64_t step) { return every > 0 ? step / every : 0; };
+  const auto apart = [&](std::int64_t after) {  // horizons later than a step that are no multiple
+    return std::count_if(horizons.begin(), horizons.end(), [&](std::int64_t h) {
+      return h > after && (every == 0 || h % every != 0);
+    });
+  };
+  const std::int64_t written = multiples(last) + apart(0);
+  std::int64_t left = std::min(train.keep_last, written);
+  for (const std::int64_t h : horizons) {
+    const std::int64_t newer = multiples(last) - multiples(h) + apart(h);
+    if (newer >= train.keep_last) ++left;
+  }
+  for (const std::int64_t h : horizons) {
+    const std::int64_t end = h + study.horizons.decay_steps;
+    const std::int64_t inside = multiples(end) - multiples(h);
+    const bool ends_apart = every == 0 || end % every != 0;
+    left += std::min(train.keep_last, inside + (ends_apart ? 1 : 0));
+  }
+  return static_cast<double>(left);
 }
 
 Cell make_cell(const StudyConfig& study, const Scale& scale, std::int64_t experts, double attended,
@@ -140,6 +168,10 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
                      plan.tokens_per_step;
 
   const double seeds = static_cast<double>(study.seeds.size());
+  TrainOptions train;
+  Problems ignored("plan");  // whoever read the study has reported them
+  read_fields(train, study.train, ignored);
+  const double checkpoints = checkpoints_left(study, train);
   for (Cell& cell : plan.cells) {
     for (const Arm arm : kArms) {
       const budget::Budget& b = cell.budget(arm);
@@ -147,8 +179,6 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       cell.flops += per_token * plan.pair_tokens * seeds;
       const double parameters = all_parameters(b);
       plan.largest_run_bytes = std::max(plan.largest_run_bytes, 4 * kBytesPerFloat * parameters);
-      const double checkpoints =
-          kCheckpointsPerRun + static_cast<double>(2 * horizons.steps.size());
       cell.checkpoint_bytes += 3 * kBytesPerFloat * parameters * checkpoints * seeds;
     }
     plan.flops_runs += cell.flops;

@@ -99,5 +99,28 @@ TEST(Plan, CellsAddUp) {
   EXPECT_DOUBLE_EQ(bytes, plan.checkpoint_bytes);
 }
 
+// Horizons 250 and 600: every 160 steps there are 160, 250, 320, 480 and 600; the newest two and
+// the horizons stay (480, 600, 250).  The branches to 330 and 680 have 320 and 330, 640 and 680.
+// Weights and two moments, 12 bytes each.
+TEST(Plan, CheckpointsLeftOnDisk) {
+  const auto left = [](const char* train) {
+    StudyConfig study = study_of({scale("a", 32, {8})});
+    study.seeds = {1};
+    study.horizons = {{250, 600}, 80};
+    TomlFile file = TomlFile::parse(train, "t.toml");
+    study.train = file.root();
+    const Plan plan = make_plan(study, 50, 500);
+    double parameters = 0;
+    for (const Arm arm : kArms) {
+      parameters += plan.cells[0].budget(arm).parameters_total_all();
+    }
+    return plan.checkpoint_bytes / (12 * parameters);
+  };
+  EXPECT_DOUBLE_EQ(left("checkpoint_every = 160\nkeep_last = 2\n"), 3 + 4);
+  EXPECT_DOUBLE_EQ(left("checkpoint_every = 160\nkeep_last = 100\n"), 5 + 4);
+  EXPECT_DOUBLE_EQ(left("checkpoint_every = 0\nkeep_last = 1\n"), 2 + 2);
+  EXPECT_DOUBLE_EQ(left("checkpoint_every = 50\nkeep_last = 1\n"), 2 + 2);
+}
+
 }  // namespace
 }  // namespace smelt::plan
