@@ -9,6 +9,7 @@
 
 #include "smelt/core/error.h"
 #include "smelt/model/kernels.h"
+#include "smelt/model/products.h"
 #include "smelt/model/threads.h"
 
 namespace smelt::model {
@@ -18,95 +19,107 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-/// The part of a [N, heads, D] tensor that one call works on: `count` heads of one piece as [1,
-/// count, n, D]. A key/value head is shared by its query heads through a stride of 0.
-at::Tensor heads_of(const at::Tensor& x, const Piece& piece, std::int64_t first, std::int64_t count,
-                    bool shared) {
-  const std::int64_t dim = x.size(2);
-  return x.as_strided({1, count, piece.length, dim}, {0, shared ? 0 : x.stride(1), x.stride(0), 1},
-                      x.storage_offset() + piece.begin * x.stride(0) + first * x.stride(1));
+constexpr std::int64_t kQueryRows = 64;  // queries whose scores against all earlier keys exist at once
+
+const float* data(const at::Tensor& tensor) {
+  return tensor.const_data_ptr<float>();
+}
+float* mutable_data(const at::Tensor& tensor) {
+  return tensor.mutable_data_ptr<float>();
 }
 
-/// logsumexp [heads, N] of the same part, [1, count, n].
-at::Tensor rows_of(const at::Tensor& x, const Piece& piece, std::int64_t first,
-                   std::int64_t count) {
-  return x.as_strided({1, count, piece.length}, {0, x.stride(0), 1},
-                      first * x.stride(0) + piece.begin);
-}
-
-/// One kernel call: query heads first … first + count - 1 of one piece; they share a key/value
-/// head.
-struct Call {
+/// One piece and one key/value head with the query heads that share it: what one task works on.
+/// Longest first, so that threads end together.
+struct Task {
   Piece piece;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
+  std::int64_t kv_head = 0;
 };
 
-/// Longest first, so that threads end together.  Each head's numbers are its own, so how heads are
-/// put into calls changes no bit.
-std::vector<Call> plan_calls(std::span<const Piece> pieces, std::int64_t heads,
-                             std::int64_t kv_heads) {
-  const std::int64_t group = heads / kv_heads;
-  std::int64_t longer = 0;
-  for (const Piece& piece : pieces) longer += piece.length > 1;
-  const bool split = longer * kv_heads < 4 * at::get_num_threads();
-  const std::int64_t count = split ? 1 : group;
-  std::vector<Call> calls;
+std::vector<Task> plan_tasks(std::span<const Piece> pieces, std::int64_t kv_heads) {
+  std::vector<Task> tasks;
   for (const Piece& piece : pieces) {
-    if (piece.length == 1) continue;
-    for (std::int64_t first = 0; first < heads; first += count) {
-      calls.push_back({piece, first, count});
-    }
+    for (std::int64_t head = 0; head < kv_heads; ++head) tasks.push_back({piece, head});
   }
-  std::stable_sort(calls.begin(), calls.end(),
-                   [](const Call& a, const Call& b) { return a.piece.length > b.piece.length; });
-  return calls;
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [](const Task& a, const Task& b) { return a.piece.length > b.piece.length; });
+  return tasks;
 }
 
-std::vector<std::int64_t> flatten(std::span<const Piece> pieces) {
-  std::vector<std::int64_t> flat;
-  for (const Piece& piece : pieces) {
-    flat.push_back(piece.begin);
-    flat.push_back(piece.length);
+/// Strides of [N, heads, D] and [N, kv_heads, D], and what follows from them.
+struct Layout {
+  std::int64_t heads, kv_heads, dim;
+
+  std::int64_t group() const { return heads / kv_heads; }
+  std::int64_t q_stride() const { return heads * dim; }
+  std::int64_t kv_stride() const { return kv_heads * dim; }
+  std::int64_t q_at(const Task& t, std::int64_t member) const {
+    return t.piece.begin * q_stride() + (t.kv_head * group() + member) * dim;
   }
-  return flat;
+  std::int64_t kv_at(const Task& t) const {
+    return t.piece.begin * kv_stride() + t.kv_head * dim;
+  }
+  float scale() const { return 1.0f / std::sqrt(static_cast<float>(dim)); }
+};
+
+Layout layout_of(const at::Tensor& q, const at::Tensor& k) {
+  return {q.size(1), k.size(1), q.size(2)};
 }
 
-/// Sums the query heads that share a key/value head: [N, heads, D] -> [N, kv_heads, D].
-at::Tensor sum_groups(const at::Tensor& x, std::int64_t kv_heads) {
-  if (x.size(1) == kv_heads) return x;
-  return x.view({x.size(0), kv_heads, x.size(1) / kv_heads, x.size(2)}).sum(2);
+/// The keys or values of one head as columns: [n, D] with a stride -> [D, n].
+void columns_of(const float* rows, std::int64_t stride, std::int64_t n, std::int64_t dim,
+                float* columns) {
+  transpose(rows, stride, columns, n, n, dim);
+}
+
+/// a [rows, D] · columns [D, n], of the first `keys` columns -> out [rows, keys]
+void score(const float* a, std::int64_t stride, const float* columns, std::int64_t n, float* out,
+           std::int64_t rows, std::int64_t keys, std::int64_t dim) {
+  multiply({.m = rows, .n = keys, .k = dim, .a = a, .lda = stride, .b = columns, .ldb = n,
+            .c = out, .ldc = keys});
 }
 
 struct Attention : Function<Attention> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_in, const at::Tensor& k_in,
                             const at::Tensor& v_in, std::span<const Piece> pieces) {
     const at::Tensor q = q_in.contiguous(), k = k_in.contiguous(), v = v_in.contiguous();
-    const std::int64_t heads = q.size(1), kv_heads = k.size(1), group = heads / kv_heads;
+    const Layout at = layout_of(q, k);
     at::Tensor out = at::empty_like(q);
-    at::Tensor lse = at::empty({heads, q.size(0)}, q.options());
-    // The only key of a one-token piece has weight 1.
-    for (const Piece& piece : pieces) {
-      if (piece.length > 1) continue;
-      heads_of(out, piece, 0, heads, false)
-          .view({kv_heads, group, -1})
-          .copy_(heads_of(v, piece, 0, kv_heads, false).view({kv_heads, 1, -1}));
-    }
-    const auto calls = plan_calls(pieces, heads, kv_heads);
-    parallel_tasks(static_cast<std::int64_t>(calls.size()), [&](std::int64_t i) {
-      const at::NoGradGuard no_grad;
-      const auto& [piece, first, count] = calls[static_cast<std::size_t>(i)];
-      const auto [part, part_lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-          heads_of(q, piece, first, count, false), heads_of(k, piece, first / group, count, true),
-          heads_of(v, piece, first / group, count, true), 0.0, true);
-      heads_of(out, piece, first, count, false).copy_(part);
-      rows_of(lse, piece, first, count).copy_(part_lse);
+    at::Tensor lse = at::empty({at.heads, q.size(0)}, q.options());
+    const float *qs = data(q), *ks = data(k), *vs = data(v);
+    float *to = mutable_data(out), *sums = mutable_data(lse);
+    const auto tasks = plan_tasks(pieces, at.kv_heads);
+    parallel_tasks(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
+      const Task& task = tasks[static_cast<std::size_t>(i)];
+      const std::int64_t n = task.piece.length;
+      float* keys = scratch<struct Keys>(at.dim * n);
+      float* scores = scratch<struct Scores>(std::min(kQueryRows, n) * n);
+      columns_of(ks + at.kv_at(task), at.kv_stride(), n, at.dim, keys);
+      for (std::int64_t member = 0; member < at.group(); ++member) {
+        const std::int64_t own = at.q_at(task, member);
+        float* lse_row = sums + (task.kv_head * at.group() + member) * q.size(0) + task.piece.begin;
+        for (std::int64_t first = 0; first < n; first += kQueryRows) {
+          const std::int64_t rows = std::min(kQueryRows, n - first), seen = first + rows;
+          score(qs + own + first * at.q_stride(), at.q_stride(), keys, n, scores, rows, seen,
+                at.dim);
+          for (std::int64_t r = 0; r < rows; ++r) {
+            lse_row[first + r] =
+                scaled_softmax(scores + r * seen, first + r + 1, seen, at.scale());
+          }
+          multiply({.m = rows, .n = at.dim, .k = seen, .a = scores, .lda = seen,
+                    .b = vs + at.kv_at(task), .ldb = at.kv_stride(),
+                    .c = to + own + first * at.q_stride(), .ldc = at.q_stride()});
+        }
+      }
     });
     ctx->save_for_backward({q, k, v, out, lse});
-    ctx->saved_data["pieces"] = flatten(pieces);
+    std::vector<std::int64_t> flat;
+    for (const Piece& piece : pieces) flat.insert(flat.end(), {piece.begin, piece.length});
+    ctx->saved_data["pieces"] = flat;
     return out;
   }
 
+  // With P = exp(scale · QKᵀ - lse) and δ_i = dO_i · O_i:
+  //   dV = Pᵀ dO,  dS = scale · P ∘ (dO Vᵀ - δ),  dQ = dS K,  dK = dSᵀ Q
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4];
@@ -114,30 +127,52 @@ struct Attention : Function<Attention> {
     std::vector<Piece> pieces;
     const auto flat = ctx->saved_data["pieces"].toIntVector();
     for (std::size_t i = 0; i < flat.size(); i += 2) pieces.push_back({flat[i], flat[i + 1]});
-    const std::int64_t heads = q.size(1), kv_heads = k.size(1), group = heads / kv_heads;
-    at::Tensor dq = at::empty_like(q), dk = at::empty_like(q), dv = at::empty_like(q);
-    for (const Piece& piece : pieces) {
-      if (piece.length > 1) continue;
-      heads_of(dq, piece, 0, heads, false).zero_();
-      heads_of(dk, piece, 0, heads, false).zero_();
-      heads_of(dv, piece, 0, heads, false).copy_(heads_of(grad, piece, 0, heads, false));
-    }
-    const auto calls = plan_calls(pieces, heads, kv_heads);
-    parallel_tasks(static_cast<std::int64_t>(calls.size()), [&](std::int64_t i) {
-      const at::NoGradGuard no_grad;
-      const auto& [piece, first, count] = calls[static_cast<std::size_t>(i)];
-      const auto [part_q, part_k, part_v] =
-          at::_scaled_dot_product_flash_attention_for_cpu_backward(
-              heads_of(grad, piece, first, count, false), heads_of(q, piece, first, count, false),
-              heads_of(k, piece, first / group, count, true),
-              heads_of(v, piece, first / group, count, true),
-              heads_of(out, piece, first, count, false), rows_of(lse, piece, first, count), 0.0,
-              true);
-      heads_of(dq, piece, first, count, false).copy_(part_q);
-      heads_of(dk, piece, first, count, false).copy_(part_k);
-      heads_of(dv, piece, first, count, false).copy_(part_v);
+    const Layout at = layout_of(q, k);
+    at::Tensor dq = at::empty_like(q), dk = at::empty_like(k), dv = at::empty_like(v);
+    const float *qs = data(q), *ks = data(k), *vs = data(v), *os = data(out), *up = data(grad);
+    const float* sums = data(lse);
+    float *dqs = mutable_data(dq), *dks = mutable_data(dk), *dvs = mutable_data(dv);
+    const auto tasks = plan_tasks(pieces, at.kv_heads);
+    parallel_tasks(static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
+      const Task& task = tasks[static_cast<std::size_t>(i)];
+      const std::int64_t n = task.piece.length, kv = at.kv_at(task);
+      float* keys = scratch<struct Keys>(at.dim * n);
+      float* values = scratch<struct Values>(at.dim * n);
+      float* p = scratch<struct Scores>(std::min(kQueryRows, n) * n);
+      float* ds = scratch<struct Slopes>(std::min(kQueryRows, n) * n);
+      columns_of(ks + kv, at.kv_stride(), n, at.dim, keys);
+      columns_of(vs + kv, at.kv_stride(), n, at.dim, values);
+      for (std::int64_t r = 0; r < n; ++r) {
+        std::fill_n(dks + kv + r * at.kv_stride(), at.dim, 0.0f);
+        std::fill_n(dvs + kv + r * at.kv_stride(), at.dim, 0.0f);
+      }
+      for (std::int64_t member = 0; member < at.group(); ++member) {
+        const float* lse_row =
+            sums + (task.kv_head * at.group() + member) * q.size(0) + task.piece.begin;
+        for (std::int64_t first = 0; first < n; first += kQueryRows) {
+          const std::int64_t rows = std::min(kQueryRows, n - first), seen = first + rows;
+          const std::int64_t own = at.q_at(task, member) + first * at.q_stride();
+          score(qs + own, at.q_stride(), keys, n, p, rows, seen, at.dim);
+          score(up + own, at.q_stride(), values, n, ds, rows, seen, at.dim);
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const float* row_up = up + own + r * at.q_stride();
+            const float delta = dot(row_up, os + own + r * at.q_stride(), at.dim);
+            scaled_softmax_backward(p + r * seen, ds + r * seen, first + r + 1, seen, at.scale(),
+                                    lse_row[first + r], delta);
+          }
+          const auto to_keys = [&](const float* weights, const float* rows_of_q, float* sum) {
+            multiply({.m = seen, .n = at.dim, .k = rows, .a = weights, .lda = seen,
+                      .a_transposed = true, .b = rows_of_q, .ldb = at.q_stride(), .c = sum,
+                      .ldc = at.kv_stride(), .add = true});
+          };
+          to_keys(p, up + own, dvs + kv);
+          to_keys(ds, qs + own, dks + kv);
+          multiply({.m = rows, .n = at.dim, .k = seen, .a = ds, .lda = seen, .b = ks + kv,
+                    .ldb = at.kv_stride(), .c = dqs + own, .ldc = at.q_stride()});
+        }
+      }
     });
-    return {dq, sum_groups(dk, kv_heads), sum_groups(dv, kv_heads), at::Tensor()};
+    return {dq, dk, dv, at::Tensor()};
   }
 };
 

@@ -3,8 +3,8 @@
 //   o_t = Σ_{s ≤ t, same piece} softmax_s(q_t · k_s / sqrt(head_dim)) v_s;  query head h reads KV
 //   head h / (heads / kv_heads)
 //
-// Pieces are computed one by one (no [T, T] mask exists), so a piece's output depends on nothing
-// outside it, to the bit.  RoPE: rotate-half layout, angle = position · theta^(-2i / head_dim),
+// Pieces are computed one by one, a block of queries against all earlier keys at a time (no [T, T]
+// scores, no mask), so a piece's output depends on nothing outside it, to the bit.  RoPE: rotate-half layout, angle = position · theta^(-2i / head_dim),
 // tables in fp32 from fp64 angles.
 #pragma once
 

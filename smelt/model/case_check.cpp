@@ -252,7 +252,7 @@ void compare_all(const std::filesystem::path& folder, const Decoder& source,
 
   const Json& expected = c.expected;
   const Forward out = forward(decoder, c.batch);
-  const at::Tensor nll = token_nll(decoder, out.hidden, c.batch.targets);
+  const at::Tensor sum = sum_nll(decoder, out.hidden, c.batch.targets);
   ObjectiveOptions options;
   const bool has_objective = expected.contains("objective");
   const Json objective = has_objective ? expected["objective"] : Json::object();
@@ -260,7 +260,7 @@ void compare_all(const std::filesystem::path& folder, const Decoder& source,
     options = {json_get<double>(objective, "lb_coef", c.where),
                json_get<double>(objective, "z_coef", c.where)};
   }
-  const Losses all = losses(out, nll, c.batch.target_count, options);
+  const Losses all = losses(out, sum, c.batch.target_count, options);
 
   check_schedule(c, decoder, measures);
   const auto targets = json_get<std::int64_t>(expected, "targets", c.where);
@@ -268,7 +268,7 @@ void compare_all(const std::filesystem::path& folder, const Decoder& source,
     measures.problem(fmt::format("targets: expected {}, got {}", targets, c.batch.target_count));
   }
   check_logits(c, logits(decoder, out.hidden), tolerance.logits, measures);
-  check_tokens(c, nll, tolerance, measures);
+  check_tokens(c, token_nll(decoder, out.hidden, c.batch.targets), tolerance, measures);
   measures.compare("loss",
                    std::abs(all.loss.item<double>() - json_get<double>(expected, "loss", c.where)),
                    tolerance.loss, "");

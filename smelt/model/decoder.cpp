@@ -91,23 +91,23 @@ LayerOutput forward_layer(const Decoder& decoder, std::size_t executed, const at
   const std::int64_t n = x.size(0);
 
   const at::Tensor attention_input = rms_norm(x, w.input_norm, c.rms_norm_eps);
-  const auto [q, k, v] = project_qkv(attention_input, w, rotary, c.rms_norm_eps);
+  const auto [q, k, v] = project_qkv(attention_input, w, rotary, c.rms_norm_eps, decoder.precision);
   at::Tensor pv = attend(q, k, v);  // [n, heads, D]
   if (executed < observer.head_factor.size() && observer.head_factor[executed].defined()) {
     pv = pv * observer.head_factor[executed].view({1, -1, 1});
   }
   const at::Tensor flat = pv.reshape({n, c.query_width()});
-  const at::Tensor x_mid = project_onto(x, flat, w.o_proj, step.residual_scale);
+  const at::Tensor x_mid = project_onto(x, flat, w.o_proj, step.residual_scale, decoder.precision);
   const at::Tensor moe_input = rms_norm(x_mid, w.post_attention_norm, c.rms_norm_eps);
   const Routed routed = route(moe_input, w.gate, c.num_experts_per_tok, c.norm_topk_prob,
                               fmt::format("layer {}, visit {}", step.layer + 1, step.visit));
   at::Tensor moe_output;
   const at::Tensor x_out = add_experts(x_mid, moe_input, routed, w.gate_up, w.down,
-                                       step.residual_scale, observer.layer ? &moe_output : nullptr);
+                                       step.residual_scale, decoder.precision, observer.layer ? &moe_output : nullptr);
   LayerOutput out{x_out, {routed.probabilities, routed.experts, routed.logsumexp}};
   if (observer.layer) {
     const at::NoGradGuard no_grad;
-    observer.layer({executed, step, x, attention_input, q, k, v, pv, project(flat, w.o_proj), x_mid,
+    observer.layer({executed, step, x, attention_input, q, k, v, pv, project(flat, w.o_proj, decoder.precision), x_mid,
                     moe_input, moe_output, x_out, out.routing});
   }
   return out;
@@ -119,7 +119,7 @@ at::Tensor final_norm(const Decoder& decoder, const at::Tensor& x) {
 
 at::Tensor logits(const Decoder& decoder, const at::Tensor& hidden) {
   const at::NoGradGuard no_grad;
-  return project(hidden, decoder.head);
+  return project(hidden, decoder.head, decoder.precision);
 }
 
 Forward forward(const Decoder& decoder, const Batch& batch, const Observer& observer) {

@@ -9,8 +9,8 @@
 // to the bit.
 //
 //   Decoder decoder = load_decoder("checkpoint");
-//   Forward out = forward(decoder, batch);                          // hidden [N, H], routing per
-//   executed layer at::Tensor nll = token_nll(decoder, out.hidden, batch.targets);  // loss.h
+//   Forward out = forward(decoder, batch);                            // hidden [N, H], routing
+//   at::Tensor loss = sum_nll(decoder, out.hidden, batch.targets);    // loss.h
 #pragma once
 
 #include <torch/torch.h>
@@ -25,6 +25,7 @@
 #include "smelt/arch/model_config.h"
 #include "smelt/model/attention.h"
 #include "smelt/model/batch.h"
+#include "smelt/model/products.h"
 
 namespace smelt::model {
 
@@ -50,6 +51,8 @@ struct Decoder {
   std::vector<LayerWeights> layers;
   at::Tensor final_norm;  // [H]
   at::Tensor head;        // [V, H]; the same tensor as `embed` when tied
+  /// Of the products' factors; the router's are fp32 always.
+  Precision precision = Precision::kFp32;
 
   std::size_t executed_layers() const { return schedule.size(); }
 };

@@ -4,10 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <vector>
-
-#include "smelt/model/threads.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__)
@@ -16,14 +12,8 @@
 #define SMELT_CLONES
 #endif
 
-extern "C" void sgemm_(const char* transa, const char* transb, const int* m, const int* n,
-                       const int* k, const float* alpha, const float* a, const int* lda,
-                       const float* b, const int* ldb, const float* beta, float* c, const int* ldc);
-
 namespace smelt::model {
 namespace {
-
-constexpr std::int64_t kBlockRows = 128;
 
 /// e^x to 1 ulp or so for x ≤ 88; 0 below -87.  Straight-line, so that loops over it vectorise.
 [[gnu::always_inline]] inline float fast_exp(float x) {
@@ -48,44 +38,14 @@ constexpr std::int64_t kBlockRows = 128;
   return x < -87.0f ? 0.0f : (x != x ? x : p * power);
 }
 
+/// The upper half of `x`, rounded to nearest, ties to even; NaN stays NaN.
+[[gnu::always_inline]] inline std::uint32_t bf16_bits(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  const std::uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded;
+}
+
 }  // namespace
-
-void multiply(const Product& p) {
-  if (p.m == 0 || p.n == 0) return;
-  // Row-major c = op(a) op(b) is column-major cᵀ = op(b)ᵀ op(a)ᵀ.
-  const char side_a = p.a_side == Side::kTransposed ? 'T' : 'N';
-  const char side_b = p.b_side == Side::kTransposed ? 'T' : 'N';
-  const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
-  const int lda = static_cast<int>(p.lda), ldb = static_cast<int>(p.ldb),
-            ldc = static_cast<int>(p.ldc);
-  sgemm_(&side_b, &side_a, &n, &m, &k, &p.alpha, p.b, &ldb, p.a, &lda, &p.beta, p.c, &ldc);
-}
-
-void linear(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t in,
-            std::int64_t out) {
-  const auto block = [&](const float* from, float* to, std::int64_t count) {
-    multiply({.b_side = Side::kTransposed,
-              .m = count,
-              .n = out,
-              .k = in,
-              .a = from,
-              .lda = in,
-              .b = weight,
-              .ldb = in,
-              .c = to,
-              .ldc = out});
-  };
-  parallel_chunks(rows, kBlockRows, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t whole = (end - begin) / kRowTile * kRowTile, rest = end - begin - whole;
-    block(x + begin * in, y + begin * out, whole);
-    if (rest == 0) return;
-    std::vector<float> from(static_cast<std::size_t>(kRowTile * in), 0.0f);
-    std::vector<float> to(static_cast<std::size_t>(kRowTile * out));
-    std::copy_n(x + (begin + whole) * in, rest * in, from.data());
-    block(from.data(), to.data(), kRowTile);
-    std::copy_n(to.data(), rest * out, y + (begin + whole) * out);
-  });
-}
 
 SMELT_CLONES
 float dot(const float* a, const float* b, std::int64_t width) {
@@ -186,6 +146,37 @@ float softmax(float* row, std::int64_t width) {
 }
 
 SMELT_CLONES
+float scaled_softmax(float* scores, std::int64_t seen, std::int64_t width, float scale) {
+  float top = scores[0];
+#pragma omp simd reduction(max : top)
+  for (std::int64_t i = 0; i < seen; ++i) top = scores[i] > top ? scores[i] : top;
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < seen; ++i) {
+    const float e = fast_exp(scale * (scores[i] - top));
+    scores[i] = e;
+    sum += e;
+  }
+  const float inverse = 1.0f / sum;
+#pragma omp simd
+  for (std::int64_t i = 0; i < seen; ++i) scores[i] *= inverse;
+  for (std::int64_t i = seen; i < width; ++i) scores[i] = 0;
+  return scale * top + std::log(sum);
+}
+
+SMELT_CLONES
+void scaled_softmax_backward(float* scores, float* dweights, std::int64_t seen, std::int64_t width,
+                             float scale, float lse, float delta) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < seen; ++i) {
+    const float weight = fast_exp(scale * scores[i] - lse);
+    scores[i] = weight;
+    dweights[i] = scale * weight * (dweights[i] - delta);
+  }
+  for (std::int64_t i = seen; i < width; ++i) scores[i] = dweights[i] = 0;
+}
+
+SMELT_CLONES
 float logsumexp(const float* row, std::int64_t width) {
   float top = row[0];
 #pragma omp simd reduction(max : top)
@@ -225,6 +216,36 @@ float swiglu_backward(const float* gate_up, const float* d_activation, float wei
     d_gate_up[i] = weight * d * up[i] * sigmoid * (1.0f + gate * (1.0f - sigmoid));
   }
   return sum;
+}
+
+SMELT_CLONES
+void round_rows(const float* from, std::int64_t from_stride, std::uint16_t* to,
+                std::int64_t to_stride, std::int64_t rows, std::int64_t width) {
+  for (std::int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<std::uint16_t>(bf16_bits(from[i]));
+    for (std::int64_t i = width; i < to_stride; ++i) to[i] = 0;
+  }
+}
+
+SMELT_CLONES
+void round_row_pairs(const float* from, std::int64_t from_stride, std::uint16_t* to,
+                     std::int64_t rows, std::int64_t width) {
+  for (std::int64_t r = 0; r < rows; r += 2, from += 2 * from_stride, to += 2 * width) {
+    const float* second = from + from_stride;
+    if (r + 1 < rows) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        to[2 * i] = static_cast<std::uint16_t>(bf16_bits(from[i]));
+        to[2 * i + 1] = static_cast<std::uint16_t>(bf16_bits(second[i]));
+      }
+    } else {
+      for (std::int64_t i = 0; i < width; ++i) {
+        to[2 * i] = static_cast<std::uint16_t>(bf16_bits(from[i]));
+        to[2 * i + 1] = 0;
+      }
+    }
+  }
 }
 
 }  // namespace smelt::model

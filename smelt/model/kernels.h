@@ -1,44 +1,13 @@
-// The arithmetic on plain fp32 arrays: matrix products, norms, rotation, softmax, SwiGLU.
+// The arithmetic on plain fp32 arrays beside the matrix products: norms, rotation, softmax, SwiGLU,
+// rounding to bf16.
 //
-// All matrices are row-major.  A forward result of one row depends on that row and the weights
-// alone, to the bit, whatever the other rows are and however many there are: sums over a row have a
-// fixed order, and products run in blocks of a multiple of kRowTile rows on one thread (BLAS
-// kernels for fewer rows add in another order).
+// All matrices are row-major.  A result of one row depends on that row alone, to the bit: sums over
+// a row have a fixed order.
 #pragma once
 
 #include <cstdint>
 
 namespace smelt::model {
-
-/// Rows per product are a multiple of this; groups are padded with zero rows.
-inline constexpr std::int64_t kRowTile = 8;
-
-constexpr std::int64_t padded_rows(std::int64_t rows) {
-  return (rows + kRowTile - 1) / kRowTile * kRowTile;
-}
-
-enum class Side { kPlain, kTransposed };
-
-/// c [m, n] = alpha · op(a) [m, k] · op(b) [k, n] + beta · c; leading dimensions are row lengths as
-/// stored.  Uses BLAS's threads, one inside parallel_tasks.
-struct Product {
-  Side a_side = Side::kPlain;
-  Side b_side = Side::kPlain;
-  std::int64_t m = 0, n = 0, k = 0;
-  const float* a = nullptr;
-  std::int64_t lda = 0;
-  const float* b = nullptr;
-  std::int64_t ldb = 0;
-  float* c = nullptr;
-  std::int64_t ldc = 0;
-  float alpha = 1;
-  float beta = 0;
-};
-void multiply(const Product& product);
-
-/// y [rows, out] = x [rows, in] · weight [out, in]ᵀ, row-independent, parallel over blocks of rows.
-void linear(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t in,
-            std::int64_t out);
 
 /// y = weight · x / sqrt(mean(x²) + eps) per row of `width`.
 void rms_norm(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t width,
@@ -54,6 +23,13 @@ void rotate_back(float* head, const float* cosine, const float* sine, std::int64
 
 /// In place softmax of one row; returns its logsumexp.
 float softmax(float* row, std::int64_t width);
+/// Attention weights of one query: scores [seen] of `width`, of which the first `seen` count.  In
+/// place softmax of scale · score, zeros behind; returns the logsumexp.
+float scaled_softmax(float* scores, std::int64_t seen, std::int64_t width, float scale);
+/// Its way back.  scores [width] becomes the weights again (from their logsumexp), dweights [width]
+/// the gradient of the scores: scale · weight · (dweight - delta).
+void scaled_softmax_backward(float* scores, float* dweights, std::int64_t seen, std::int64_t width,
+                             float scale, float lse, float delta);
 /// logsumexp of one row.
 float logsumexp(const float* row, std::int64_t width);
 float dot(const float* a, const float* b, std::int64_t width);
@@ -71,5 +47,14 @@ void swiglu(const float* gate_up, float* activation, std::int64_t width);
 /// d_activation.
 float swiglu_backward(const float* gate_up, const float* d_activation, float weight,
                       float* d_gate_up, float* weighted_activation, std::int64_t width);
+
+/// Rounds rows [rows, width] to the nearest bf16, ties to even; what lies between `width` and
+/// `to_stride` becomes zero.
+void round_rows(const float* from, std::int64_t from_stride, std::uint16_t* to,
+                std::int64_t to_stride, std::int64_t rows, std::int64_t width);
+/// The same of [rows, width] with neighbouring rows interleaved: [rows / 2, width, 2]; an odd last
+/// row is paired with zeros.
+void round_row_pairs(const float* from, std::int64_t from_stride, std::uint16_t* to,
+                     std::int64_t rows, std::int64_t width);
 
 }  // namespace smelt::model

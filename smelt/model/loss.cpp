@@ -7,6 +7,7 @@
 
 #include "smelt/core/error.h"
 #include "smelt/model/kernels.h"
+#include "smelt/model/products.h"
 #include "smelt/model/threads.h"
 
 namespace smelt::model {
@@ -16,9 +17,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kTileRows = 128;             // rows whose logits one thread holds
-constexpr std::int64_t kStoredBytes = 256ll << 20;  // softmax kept for the way back up to this size
-constexpr std::int64_t kBackwardRows = 512;         // rows of logit gradients at a time
+constexpr std::int64_t kTileRows = 128;         // rows whose logits one thread holds
+constexpr std::int64_t kChunkLogits = 8 << 20;  // logits that exist at once on the way to gradients
 
 const float* data(const at::Tensor& tensor) {
   return tensor.const_data_ptr<float>();
@@ -48,99 +48,86 @@ Scored unmasked(const at::Tensor& targets, std::int64_t vocab) {
   return {torch::tensor(positions, at::kLong), torch::tensor(chosen, at::kLong)};
 }
 
-/// Softmax of the logits of rows begin … end - 1 into `tile` [rows, V]; `hidden` is padded to
-/// kRowTile rows.
-void logits_tile(const float* hidden, const float* head, float* tile, std::int64_t rows,
-                 std::int64_t width, std::int64_t vocab) {
-  multiply({.b_side = Side::kTransposed,
-            .m = padded_rows(rows),
-            .n = vocab,
-            .k = width,
-            .a = hidden,
-            .lda = width,
-            .b = head,
-            .ldb = width,
-            .c = tile,
-            .ldc = vocab});
-}
-
-struct TokenNll : Function<TokenNll> {
+/// The gradient of Σ nll is known as soon as the logits are: both are made in one go, a chunk of rows
+/// at a time, and only scaled on the way back.
+struct SumNll : Function<SumNll> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
-                            const at::Tensor& positions, const at::Tensor& targets) {
-    const std::int64_t count = positions.numel(), width = hidden.size(1), vocab = head.size(0);
-    const std::int64_t padded = padded_rows(count);
-    at::Tensor nll = at::zeros({hidden.size(0)}, hidden.options());
-    at::Tensor rows = at::zeros({padded, width}, hidden.options());
-    rows.narrow(0, 0, count).copy_(hidden.index_select(0, positions));
-    const bool needed = hidden.requires_grad() || head.requires_grad();
-    const bool keep = needed && padded * vocab * 4 <= kStoredBytes;
-    at::Tensor probabilities = keep ? at::empty({padded, vocab}, hidden.options()) : at::Tensor();
-    const auto* where = positions.const_data_ptr<std::int64_t>();
-    const auto* wanted = targets.const_data_ptr<std::int64_t>();
+                            const Scored& scored, Precision precision, bool with_gradient) {
+    const std::int64_t count = scored.positions.numel(), width = hidden.size(1);
+    const std::int64_t vocab = head.size(0);
+    const std::int64_t chunk = std::clamp<std::int64_t>(kChunkLogits / vocab, kTileRows, 1024);
+    const at::Tensor rows = hidden.index_select(0, scored.positions);
+    at::Tensor nll = at::empty({count}, hidden.options());
+    at::Tensor logits = at::empty({std::min(chunk, count), vocab}, hidden.options());
+    at::Tensor drows = with_gradient ? at::empty_like(rows) : at::Tensor();
+    at::Tensor dhead = with_gradient ? at::zeros_like(head) : at::Tensor();
+    const auto* wanted = scored.targets.const_data_ptr<std::int64_t>();
     const float *from = data(rows), *w = data(head);
-    float *out = mutable_data(nll), *stored = keep ? mutable_data(probabilities) : nullptr;
-    parallel_chunks(count, kTileRows, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<float> own(keep ? 0 : static_cast<std::size_t>(padded_rows(end - begin) * vocab));
-      float* tile = keep ? stored + begin * vocab : own.data();
-      logits_tile(from + begin * width, w, tile, end - begin, width, vocab);
-      for (std::int64_t i = begin; i < end; ++i) {
-        float* row = tile + (i - begin) * vocab;
-        const float logit = row[wanted[i]];
-        out[where[i]] = (keep ? softmax(row, vocab) : logsumexp(row, vocab)) - logit;
-      }
-    });
-    ctx->save_for_backward({rows, head, positions, targets, probabilities});
-    ctx->saved_data["tokens"] = hidden.size(0);
-    return nll;
+    float *out = mutable_data(nll), *tile = mutable_data(logits);
+    for (std::int64_t first = 0; first < count; first += chunk) {
+      const std::int64_t size = std::min(chunk, count - first);
+      const float* part = from + first * width;
+      linear(part, w, tile, size, width, vocab, precision);
+      parallel_chunks(size, kTileRows / 8, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          float* row = tile + i * vocab;
+          const float logit = row[wanted[first + i]];
+          out[first + i] = (with_gradient ? softmax(row, vocab) : logsumexp(row, vocab)) - logit;
+          if (with_gradient) row[wanted[first + i]] -= 1;
+        }
+      });
+      if (!with_gradient) continue;
+      linear_input_gradient(tile, w, mutable_data(drows) + first * width, size, width, vocab,
+                            precision);
+      linear_weight_gradient(tile, part, mutable_data(dhead), size, width, vocab, precision,
+                             first > 0);
+    }
+    if (with_gradient) {
+      ctx->save_for_backward({drows, dhead, scored.positions});
+      ctx->saved_data["tokens"] = hidden.size(0);
+    }
+    return nll.sum();
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &rows = saved[0], &head = saved[1], &positions = saved[2];
-    const at::Tensor &targets = saved[3], &probabilities = saved[4];
-    const std::int64_t count = positions.numel(), width = rows.size(1), vocab = head.size(0);
-    const at::Tensor grad = grads[0].contiguous();
-    const auto* where = positions.const_data_ptr<std::int64_t>();
-    const auto* wanted = targets.const_data_ptr<std::int64_t>();
-    const float* up = data(grad);
-    at::Tensor drows = at::empty({count, width}, rows.options());
-    at::Tensor dhead = at::zeros_like(head);
-    at::Tensor buffer =
-        at::empty({padded_rows(std::min(kBackwardRows, count)), vocab}, rows.options());
-    for (std::int64_t first = 0; first < count; first += kBackwardRows) {
-      const std::int64_t size = std::min(kBackwardRows, count - first);
-      float* tile = mutable_data(buffer);
-      const float* kept = probabilities.defined() ? data(probabilities) + first * vocab : nullptr;
-      parallel_chunks(size, kTileRows, [&](std::int64_t begin, std::int64_t end) {
-        float* part = tile + begin * vocab;
-        if (!kept) {
-          logits_tile(data(rows) + (first + begin) * width, data(head), part, end - begin, width,
-                      vocab);
-        }
-        for (std::int64_t i = begin; i < end; ++i) {
-          float* row = tile + i * vocab;
-          const float g = up[where[first + i]];
-          if (!kept) softmax(row, vocab);
-          scale_into(row, kept ? kept + i * vocab : row, g, vocab);
-          row[wanted[first + i]] -= g;
-        }
-      });
-      const at::Tensor dlogits = buffer.narrow(0, 0, size);
-      at::Tensor part = drows.narrow(0, first, size);
-      at::mm_out(part, dlogits, head);
-      dhead.addmm_(dlogits.t(), rows.narrow(0, first, size));
-    }
-    at::Tensor dhidden = at::zeros({ctx->saved_data["tokens"].toInt(), width}, rows.options());
-    dhidden.index_copy_(0, positions, drows);
-    return {dhidden, dhead, at::Tensor(), at::Tensor()};
+    const at::Tensor &drows = saved[0], &dhead = saved[1], &positions = saved[2];
+    const double up = grads[0].item<double>();
+    at::Tensor dhidden =
+        at::zeros({ctx->saved_data["tokens"].toInt(), drows.size(1)}, drows.options());
+    dhidden.index_copy_(0, positions, drows * up);
+    return {dhidden, dhead * up, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor token_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {
+at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {
   const Scored scored = unmasked(targets.contiguous(), decoder.head.size(0));
-  return TokenNll::apply(hidden, decoder.head, scored.positions, scored.targets);
+  const bool with_gradient = at::GradMode::is_enabled() &&
+                             (hidden.requires_grad() || decoder.head.requires_grad());
+  return SumNll::apply(hidden, decoder.head, scored, decoder.precision, with_gradient);
+}
+
+at::Tensor token_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {
+  const at::NoGradGuard no_grad;
+  const Scored scored = unmasked(targets.contiguous(), decoder.head.size(0));
+  const std::int64_t width = hidden.size(1), vocab = decoder.head.size(0);
+  const at::Tensor rows = hidden.index_select(0, scored.positions);
+  at::Tensor nll = at::zeros({hidden.size(0)}, hidden.options());
+  const auto* where = scored.positions.const_data_ptr<std::int64_t>();
+  const auto* wanted = scored.targets.const_data_ptr<std::int64_t>();
+  const float *from = data(rows), *w = data(decoder.head);
+  float* out = mutable_data(nll);
+  parallel_chunks(rows.size(0), kTileRows, [&](std::int64_t begin, std::int64_t end) {
+    float* tile = scratch<struct Logits>((end - begin) * vocab);
+    linear(from + begin * width, w, tile, end - begin, width, vocab, decoder.precision);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float* row = tile + (i - begin) * vocab;
+      out[where[i]] = logsumexp(row, vocab) - row[wanted[i]];
+    }
+  });
+  return nll;
 }
 
 at::Tensor expert_counts(const at::Tensor& experts, std::int64_t num_experts) {
@@ -174,10 +161,10 @@ at::Tensor z_loss(const at::Tensor& logsumexp) {
   return logsumexp.square().mean();
 }
 
-Losses losses(const Forward& out, const at::Tensor& nll, std::int64_t target_count,
+Losses losses(const Forward& out, const at::Tensor& sum_nll, std::int64_t target_count,
               const ObjectiveOptions& options) {
   Losses result;
-  result.loss = nll.sum() / static_cast<double>(std::max<std::int64_t>(target_count, 1));
+  result.loss = sum_nll / static_cast<double>(std::max<std::int64_t>(target_count, 1));
   for (const Routing& routing : out.routing) {
     result.load_balance.push_back(load_balance_loss(
         expert_counts(routing.experts, routing.probabilities.size(1)), routing.probabilities));

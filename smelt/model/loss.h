@@ -17,10 +17,13 @@
 
 namespace smelt::model {
 
-/// hidden [N, H] (Forward::hidden), targets [N] int64 -> NLL in nats [N], exactly 0 where masked.
-/// The head is applied to unmasked rows only, in chunks; the logits of the whole batch never exist
-/// at once beyond 256 MiB.  Differentiable.  A target outside [0, V) other than kMasked throws
-/// Error.
+/// hidden [N, H] (Forward::hidden), targets [N] int64 -> Σ of the unmasked targets' NLL in nats,
+/// scalar.  The head is applied to unmasked rows only, a chunk of rows at a time; the logits of the
+/// whole batch never exist at once.  Differentiable, once.  A target outside [0, V) other than
+/// kMasked throws Error.
+at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets);
+
+/// The same per token, [N], exactly 0 where masked; no gradient.
 at::Tensor token_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets);
 
 /// How often each expert was chosen: experts [N, k] -> [E] int64, on the CPU; sums to N · k.
@@ -52,7 +55,7 @@ struct Losses {
   at::Tensor objective;                  // scalar
 };
 
-Losses losses(const Forward& out, const at::Tensor& nll, std::int64_t target_count,
+Losses losses(const Forward& out, const at::Tensor& sum_nll, std::int64_t target_count,
               const ObjectiveOptions& options = {});
 
 }  // namespace smelt::model

@@ -20,17 +20,13 @@ using torch::autograd::Function;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunkRows = 64;
-constexpr std::int64_t kForwardRows = 128;  // rows of one expert that pass through it at a time
-constexpr std::int64_t kBackwardRows = 256;
+constexpr std::int64_t kBlockRows = 256;  // of one expert, that pass through it at a time
 
 const float* data(const at::Tensor& tensor) {
   return tensor.const_data_ptr<float>();
 }
 float* mutable_data(const at::Tensor& tensor) {
   return tensor.mutable_data_ptr<float>();
-}
-std::vector<float> floats(std::int64_t count) {
-  return std::vector<float>(static_cast<std::size_t>(count));
 }
 
 /// The k largest of `logits` [E], largest first, of equal ones the lower index.
@@ -48,7 +44,7 @@ struct Route : Function<Route> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
                                std::int64_t k, bool renormalise, const std::string& where) {
     const std::int64_t n = x.size(0), experts = gate.size(0);
-    at::Tensor probabilities = project(x, gate);  // logits first, softmax in place
+    at::Tensor probabilities = project(x, gate, Precision::kFp32);  // logits first, softmax in place
     at::Tensor weights = at::empty({n, k}, x.options());
     at::Tensor chosen = at::empty({n, k}, x.options().dtype(at::kLong));
     at::Tensor lse = at::empty({n}, x.options());
@@ -109,16 +105,18 @@ struct Route : Function<Route> {
         for (std::int64_t e = 0; e < experts; ++e) out[e] = row[e] * (out[e] - along + extra);
       }
     });
-    return {at::mm(dlogits, gate), at::mm(dlogits.t(), x), at::Tensor(), at::Tensor(),
-            at::Tensor()};
+    at::Tensor dx = at::empty_like(x), dgate = at::empty_like(gate);
+    const std::int64_t hidden = x.size(1);
+    linear_input_gradient(d, data(gate), mutable_data(dx), n, hidden, experts, Precision::kFp32);
+    linear_weight_gradient(d, data(x), mutable_data(dgate), n, hidden, experts, Precision::kFp32);
+    return {dx, dgate, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
-/// Where each (token, choice) goes: rows sorted by expert, each expert's rows padded to kRowTile.
+/// Where each (token, choice) goes: rows sorted by expert.
 struct Dispatch {
-  at::Tensor offsets;      // [E + 1] int64: expert e has rows offsets[e] … , padded
-  at::Tensor counts;       // [E] int64, without padding
-  at::Tensor assignments;  // [rows] int64: token · k + choice, -1 for padding
+  at::Tensor offsets;      // [E + 1] int64: expert e has rows offsets[e] … offsets[e + 1] - 1
+  at::Tensor assignments;  // [N · k] int64: the token · k + choice of each row
   at::Tensor rows;         // [N · k] int64: the row of each assignment
 };
 
@@ -126,18 +124,14 @@ Dispatch sort_by_expert(const at::Tensor& experts, std::int64_t num_experts) {
   const std::int64_t assignments = experts.numel();
   Dispatch dispatch;
   dispatch.offsets = at::zeros({num_experts + 1}, at::kLong);
-  dispatch.counts = at::zeros({num_experts}, at::kLong);
+  dispatch.assignments = at::empty({assignments}, at::kLong);
+  dispatch.rows = at::empty({assignments}, at::kLong);
   const auto* chosen = experts.const_data_ptr<std::int64_t>();
   auto* offsets = dispatch.offsets.mutable_data_ptr<std::int64_t>();
-  auto* counts = dispatch.counts.mutable_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < assignments; ++i) ++counts[chosen[i]];
-  for (std::int64_t e = 0; e < num_experts; ++e) {
-    offsets[e + 1] = offsets[e] + padded_rows(counts[e]);
-  }
-  dispatch.assignments = at::full({offsets[num_experts]}, -1, at::kLong);
-  dispatch.rows = at::empty({assignments}, at::kLong);
   auto* assigned = dispatch.assignments.mutable_data_ptr<std::int64_t>();
   auto* rows = dispatch.rows.mutable_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < assignments; ++i) ++offsets[chosen[i] + 1];
+  for (std::int64_t e = 0; e < num_experts; ++e) offsets[e + 1] += offsets[e];
   std::vector<std::int64_t> next(offsets, offsets + num_experts);
   for (std::int64_t i = 0; i < assignments; ++i) {
     const std::int64_t row = next[static_cast<std::size_t>(chosen[i])]++;
@@ -154,25 +148,26 @@ struct Block {
   std::int64_t rows = 0;
 };
 
-std::vector<Block> blocks_of(const Dispatch& dispatch, std::int64_t max_rows) {
+std::vector<Block> blocks_of(const Dispatch& dispatch) {
   std::vector<Block> blocks;
   const auto* offsets = dispatch.offsets.const_data_ptr<std::int64_t>();
   for (std::int64_t e = 0; e + 1 < dispatch.offsets.size(0); ++e) {
-    for (std::int64_t row = offsets[e]; row < offsets[e + 1]; row += max_rows) {
-      blocks.push_back({e, row, std::min(max_rows, offsets[e + 1] - row)});
+    for (std::int64_t row = offsets[e]; row < offsets[e + 1]; row += kBlockRows) {
+      blocks.push_back({e, row, std::min(kBlockRows, offsets[e + 1] - row)});
     }
   }
   return blocks;
 }
 
-/// Copies the tokens' rows of `x` [N, width] that `assigned` names; padding becomes zero.
+/// Copies the rows of `x` [N, width] of the tokens that `assigned` names, times `scale`.
 void gather(const float* x, const std::int64_t* assigned, float* to, std::int64_t rows,
-            std::int64_t width, std::int64_t k) {
+            std::int64_t width, std::int64_t k, float scale = 1) {
   for (std::int64_t r = 0; r < rows; ++r, to += width) {
-    if (assigned[r] < 0) {
-      std::fill_n(to, width, 0.0f);
+    const float* from = x + assigned[r] / k * width;
+    if (scale == 1) {
+      std::copy_n(from, width, to);
     } else {
-      std::copy_n(x + assigned[r] / k * width, width, to);
+      scale_into(to, from, scale, width);
     }
   }
 }
@@ -189,7 +184,8 @@ struct Experts : Function<Experts> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual_in,
                             const at::Tensor& x_in, const at::Tensor& weights,
                             const at::Tensor& experts, const at::Tensor& gate_up,
-                            const at::Tensor& down, double scale, at::Tensor* write) {
+                            const at::Tensor& down, double scale, Precision precision,
+                            at::Tensor* write) {
     const at::Tensor residual = residual_in.contiguous(), x = x_in.contiguous();
     const Sizes s = sizes_of(x, weights, down);
     const Dispatch dispatch = sort_by_expert(experts, s.experts);
@@ -199,35 +195,20 @@ struct Experts : Function<Experts> {
     const auto* assigned = dispatch.assignments.const_data_ptr<std::int64_t>();
     const float *from = data(x), *w1 = data(gate_up), *w2 = data(down);
     float *h = mutable_data(inner), *y = mutable_data(outputs);
-    const auto blocks = blocks_of(dispatch, kForwardRows);
+    const auto blocks = blocks_of(dispatch);
     parallel_tasks(static_cast<std::int64_t>(blocks.size()), [&](std::int64_t i) {
       const Block& b = blocks[static_cast<std::size_t>(i)];
-      auto rows = floats(b.rows * s.hidden), activation = floats(b.rows * s.inner);
+      float* rows = scratch<struct Rows>(b.rows * s.hidden);
+      float* activation = scratch<struct Activation>(b.rows * s.inner);
       float* h_block = h + b.begin * 2 * s.inner;
-      gather(from, assigned + b.begin, rows.data(), b.rows, s.hidden, s.k);
-      multiply({.b_side = Side::kTransposed,
-                .m = b.rows,
-                .n = 2 * s.inner,
-                .k = s.hidden,
-                .a = rows.data(),
-                .lda = s.hidden,
-                .b = w1 + b.expert * 2 * s.inner * s.hidden,
-                .ldb = s.hidden,
-                .c = h_block,
-                .ldc = 2 * s.inner});
+      gather(from, assigned + b.begin, rows, b.rows, s.hidden, s.k);
+      linear(rows, w1 + b.expert * 2 * s.inner * s.hidden, h_block, b.rows, s.hidden,
+             2 * s.inner, precision);
       for (std::int64_t r = 0; r < b.rows; ++r) {
-        swiglu(h_block + r * 2 * s.inner, activation.data() + r * s.inner, s.inner);
+        swiglu(h_block + r * 2 * s.inner, activation + r * s.inner, s.inner);
       }
-      multiply({.b_side = Side::kTransposed,
-                .m = b.rows,
-                .n = s.hidden,
-                .k = s.inner,
-                .a = activation.data(),
-                .lda = s.inner,
-                .b = w2 + b.expert * s.hidden * s.inner,
-                .ldb = s.inner,
-                .c = y + b.begin * s.hidden,
-                .ldc = s.hidden});
+      linear(activation, w2 + b.expert * s.hidden * s.inner, y + b.begin * s.hidden, b.rows,
+             s.inner, s.hidden, precision);
     });
     at::Tensor out = at::empty_like(x);
     if (write) *write = at::empty_like(x);
@@ -248,15 +229,17 @@ struct Experts : Function<Experts> {
     ctx->save_for_backward(
         {x, weights, gate_up, down, inner, dispatch.offsets, dispatch.assignments, dispatch.rows});
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["precision"] = static_cast<std::int64_t>(precision);
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &weights = saved[1], &gate_up = saved[2], &down = saved[3];
-    const Dispatch dispatch{saved[5], {}, saved[6], saved[7]};
+    const Dispatch dispatch{saved[5], saved[6], saved[7]};
     const at::Tensor grad = grads[0].contiguous();
     const auto scale = static_cast<float>(ctx->saved_data["scale"].toDouble());
+    const auto precision = static_cast<Precision>(ctx->saved_data["precision"].toInt());
     const Sizes s = sizes_of(x, weights, down);
     at::Tensor dgate_up = at::empty_like(gate_up), ddown = at::empty_like(down);
     at::Tensor dweights = at::empty_like(weights), dx = at::empty_like(x);
@@ -277,64 +260,30 @@ struct Experts : Function<Experts> {
         std::fill_n(d2e, s.hidden * s.inner, 0.0f);
         return;
       }
-      const std::int64_t most = std::min(kBackwardRows, offsets[e + 1] - offsets[e]);
-      auto rows = floats(most * s.hidden), g = floats(most * s.hidden);
-      auto da = floats(most * s.inner), activation = floats(most * s.inner);
-      auto dh = floats(most * 2 * s.inner);
-      for (std::int64_t begin = offsets[e]; begin < offsets[e + 1]; begin += kBackwardRows) {
-        const std::int64_t count = std::min(kBackwardRows, offsets[e + 1] - begin);
-        const float beta = begin == offsets[e] ? 0.0f : 1.0f;
-        gather(from, assigned + begin, rows.data(), count, s.hidden, s.k);
-        gather(up, assigned + begin, g.data(), count, s.hidden, s.k);
-        multiply({.m = count,
-                  .n = s.inner,
-                  .k = s.hidden,
-                  .a = g.data(),
-                  .lda = s.hidden,
-                  .b = w2e,
-                  .ldb = s.inner,
-                  .c = da.data(),
-                  .ldc = s.inner,
-                  .alpha = scale});
+      const std::int64_t most = std::min(kBlockRows, offsets[e + 1] - offsets[e]);
+      float* rows = scratch<struct Rows>(most * s.hidden);
+      float* g = scratch<struct Gradients>(most * s.hidden);
+      float* da = scratch<struct ActivationGradients>(most * s.inner);
+      float* activation = scratch<struct Activation>(most * s.inner);
+      float* dh = scratch<struct InnerGradients>(most * 2 * s.inner);
+      for (std::int64_t begin = offsets[e]; begin < offsets[e + 1]; begin += kBlockRows) {
+        const std::int64_t count = std::min(kBlockRows, offsets[e + 1] - begin);
+        const bool add = begin > offsets[e];
+        gather(from, assigned + begin, rows, count, s.hidden, s.k);
+        gather(up, assigned + begin, g, count, s.hidden, s.k, scale);
+        linear_input_gradient(g, w2e, da, count, s.inner, s.hidden, precision);
         for (std::int64_t r = 0; r < count; ++r) {
           const std::int64_t a = assigned[begin + r];
-          const float along = swiglu_backward(
-              h + (begin + r) * 2 * s.inner, da.data() + r * s.inner, a < 0 ? 0.0f : w[a],
-              dh.data() + r * 2 * s.inner, activation.data() + r * s.inner, s.inner);
-          if (a >= 0) dw[a] = along;
+          dw[a] = swiglu_backward(h + (begin + r) * 2 * s.inner, da + r * s.inner, w[a],
+                                  dh + r * 2 * s.inner, activation + r * s.inner,
+                                  s.inner);
         }
-        multiply({.a_side = Side::kTransposed,
-                  .m = s.hidden,
-                  .n = s.inner,
-                  .k = count,
-                  .a = g.data(),
-                  .lda = s.hidden,
-                  .b = activation.data(),
-                  .ldb = s.inner,
-                  .c = d2e,
-                  .ldc = s.inner,
-                  .alpha = scale,
-                  .beta = beta});
-        multiply({.a_side = Side::kTransposed,
-                  .m = 2 * s.inner,
-                  .n = s.hidden,
-                  .k = count,
-                  .a = dh.data(),
-                  .lda = 2 * s.inner,
-                  .b = rows.data(),
-                  .ldb = s.hidden,
-                  .c = d1e,
-                  .ldc = s.hidden,
-                  .beta = beta});
-        multiply({.m = count,
-                  .n = s.hidden,
-                  .k = 2 * s.inner,
-                  .a = dh.data(),
-                  .lda = 2 * s.inner,
-                  .b = w1e,
-                  .ldb = s.hidden,
-                  .c = dr + begin * s.hidden,
-                  .ldc = s.hidden});
+        linear_weight_gradient(g, activation, d2e, count, s.inner, s.hidden,
+                               precision, add);
+        linear_weight_gradient(dh, rows, d1e, count, s.hidden, 2 * s.inner, precision,
+                               add);
+        linear_input_gradient(dh, w1e, dr + begin * s.hidden, count, s.hidden, 2 * s.inner,
+                              precision);
       }
     });
     parallel_chunks(s.n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
@@ -346,7 +295,8 @@ struct Experts : Function<Experts> {
         }
       }
     });
-    return {grad, dx, dweights, at::Tensor(), dgate_up, ddown, at::Tensor(), at::Tensor()};
+    return {grad, dx, dweights, at::Tensor(), dgate_up, ddown, at::Tensor(), at::Tensor(),
+            at::Tensor()};
   }
 };
 
@@ -360,8 +310,9 @@ Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bo
 
 at::Tensor add_experts(const at::Tensor& residual, const at::Tensor& x, const Routed& routed,
                        const at::Tensor& gate_up, const at::Tensor& down, double scale,
-                       at::Tensor* write) {
-  return Experts::apply(residual, x, routed.weights, routed.experts, gate_up, down, scale, write);
+                       Precision precision, at::Tensor* write) {
+  return Experts::apply(residual, x, routed.weights, routed.experts, gate_up, down, scale,
+                        precision, write);
 }
 
 }  // namespace smelt::model

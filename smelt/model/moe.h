@@ -4,14 +4,16 @@
 //   their sum) MoE(x) = Σ_chosen w_e · down_e( silu(gate_e x) · (up_e x) )
 //
 // Tokens are sorted by expert (stable counting sort); each expert's rows go through its matrices in
-// blocks padded to kRowTile with zero rows.  No token is dropped, no choice is made twice, and a
-// token's output depends on the token alone, to the bit.
+// blocks.  No token is dropped, no choice is made twice, and a token's output depends on the token
+// alone, to the bit.
 #pragma once
 
 #include <torch/torch.h>
 
 #include <cstdint>
 #include <string>
+
+#include "smelt/model/products.h"
 
 namespace smelt::model {
 
@@ -31,6 +33,6 @@ Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bo
 /// receives MoE(x) (without gradient).  An expert without tokens has a gradient of exact zeros.
 at::Tensor add_experts(const at::Tensor& residual, const at::Tensor& x, const Routed& routed,
                        const at::Tensor& gate_up, const at::Tensor& down, double scale,
-                       at::Tensor* write = nullptr);
+                       Precision precision, at::Tensor* write = nullptr);
 
 }  // namespace smelt::model

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "smelt/model/kernels.h"
+#include "smelt/model/products.h"
 #include "smelt/model/threads.h"
 
 namespace smelt::model {
@@ -97,7 +98,7 @@ struct ProjectQkv : Function<ProjectQkv> {
                                const at::Tensor& wk, const at::Tensor& wv,
                                const std::optional<at::Tensor>& q_weight,
                                const std::optional<at::Tensor>& k_weight, const Rotary& rotary,
-                               double eps) {
+                               double eps, Precision precision) {
     const at::Tensor q_norm = q_weight.value_or(at::Tensor());
     const at::Tensor k_norm = k_weight.value_or(at::Tensor());
     const at::Tensor x = x_in.contiguous();
@@ -106,9 +107,9 @@ struct ProjectQkv : Function<ProjectQkv> {
     at::Tensor q_raw = at::empty({n, heads, dim}, x.options());
     at::Tensor k_raw = at::empty({n, kv_heads, dim}, x.options());
     at::Tensor v = at::empty({n, kv_heads, dim}, x.options());
-    linear(data(x), data(wq), mutable_data(q_raw), n, hidden, heads * dim);
-    linear(data(x), data(wk), mutable_data(k_raw), n, hidden, kv_heads * dim);
-    linear(data(x), data(wv), mutable_data(v), n, hidden, kv_heads * dim);
+    linear(data(x), data(wq), mutable_data(q_raw), n, hidden, heads * dim, precision);
+    linear(data(x), data(wk), mutable_data(k_raw), n, hidden, kv_heads * dim, precision);
+    linear(data(x), data(wv), mutable_data(v), n, hidden, kv_heads * dim, precision);
     at::Tensor q = at::empty_like(q_raw), k = at::empty_like(k_raw);
     const float *cosine = data(rotary.cosine), *sine = data(rotary.sine);
     const float* qn = q_norm.defined() ? data(q_norm) : nullptr;
@@ -129,6 +130,7 @@ struct ProjectQkv : Function<ProjectQkv> {
                             rotary.positions, q_norm.defined() ? q_raw : at::Tensor(),
                             q_norm.defined() ? k_raw : at::Tensor()});
     ctx->saved_data["eps"] = eps;
+    ctx->saved_data["precision"] = static_cast<std::int64_t>(precision);
     return {q, k, v};
   }
 
@@ -169,16 +171,27 @@ struct ProjectQkv : Function<ProjectQkv> {
                                  k_sum + chunk * dim, kv_heads, dim, eps, c, s);
       }
     });
-    const at::Tensor flat_q = dq.view({n, -1}), flat_k = dk.view({n, -1}),
-                     flat_v = dv.view({n, -1});
-    at::Tensor dx = at::mm(flat_q, wq);
-    dx.addmm_(flat_k, wk).addmm_(flat_v, wv);
+    const auto precision = static_cast<Precision>(ctx->saved_data["precision"].toInt());
+    const std::int64_t hidden = x.size(1);
+    at::Tensor dx = at::empty_like(x);
+    at::Tensor dwq = at::empty_like(wq), dwk = at::empty_like(wk), dwv = at::empty_like(wv);
+    const auto way_back = [&](const at::Tensor& dy, const at::Tensor& weight, at::Tensor& dweight,
+                              bool add) {
+      linear_input_gradient(data(dy), data(weight), mutable_data(dx), n, hidden, weight.size(0),
+                            precision, add);
+      linear_weight_gradient(data(dy), data(x), mutable_data(dweight), n, hidden, weight.size(0),
+                             precision);
+    };
+    way_back(dq, wq, dwq, false);
+    way_back(dk, wk, dwk, true);
+    way_back(dv, wv, dwv, true);
     return {dx,
-            at::mm(flat_q.t(), x),
-            at::mm(flat_k.t(), x),
-            at::mm(flat_v.t(), x),
+            dwq,
+            dwk,
+            dwv,
             normed ? sum_chunks(q_sums) : at::Tensor(),
             normed ? sum_chunks(k_sums) : at::Tensor(),
+            at::Tensor(),
             at::Tensor(),
             at::Tensor()};
   }
@@ -186,9 +199,10 @@ struct ProjectQkv : Function<ProjectQkv> {
 
 struct ProjectOnto : Function<ProjectOnto> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual,
-                            const at::Tensor& input_in, const at::Tensor& weight, double scale) {
+                            const at::Tensor& input_in, const at::Tensor& weight, double scale,
+                            Precision precision) {
     const at::Tensor input = input_in.contiguous();
-    at::Tensor out = project(input, weight);
+    at::Tensor out = project(input, weight, precision);
     const at::Tensor base = residual.contiguous();
     const std::int64_t width = out.size(1);
     const float* from = data(base);
@@ -199,17 +213,22 @@ struct ProjectOnto : Function<ProjectOnto> {
     });
     ctx->save_for_backward({input, weight});
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["precision"] = static_cast<std::int64_t>(precision);
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1];
     const double scale = ctx->saved_data["scale"].toDouble();
+    const auto precision = static_cast<Precision>(ctx->saved_data["precision"].toInt());
     const at::Tensor grad = grads[0].contiguous();
-    at::Tensor dinput = at::empty_like(saved[0]), dweight = at::empty_like(saved[1]);
-    at::addmm_out(dinput, dinput, grad, saved[1], 0, scale);
-    at::addmm_out(dweight, dweight, grad.t(), saved[0], 0, scale);
-    return {grad, dinput, dweight, at::Tensor()};
+    const at::Tensor dout = scale == 1 ? grad : grad * scale;
+    const std::int64_t n = input.size(0), in = weight.size(1), out = weight.size(0);
+    at::Tensor dinput = at::empty_like(input), dweight = at::empty_like(weight);
+    linear_input_gradient(data(dout), data(weight), mutable_data(dinput), n, in, out, precision);
+    linear_weight_gradient(data(dout), data(input), mutable_data(dweight), n, in, out, precision);
+    return {grad, dinput, dweight, at::Tensor(), at::Tensor()};
   }
 };
 
@@ -220,26 +239,27 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
 }
 
 std::array<at::Tensor, 3> project_qkv(const at::Tensor& x, const LayerWeights& weights,
-                                      const Rotary& rotary, double eps) {
+                                      const Rotary& rotary, double eps, Precision precision) {
   // LibTorch takes no undefined tensor as an argument, but an empty optional.
   const auto given = [](const at::Tensor& norm) {
     return norm.defined() ? std::optional<at::Tensor>(norm) : std::nullopt;
   };
-  const auto out = ProjectQkv::apply(x, weights.q_proj, weights.k_proj, weights.v_proj,
-                                     given(weights.q_norm), given(weights.k_norm), rotary, eps);
+  const auto out =
+      ProjectQkv::apply(x, weights.q_proj, weights.k_proj, weights.v_proj, given(weights.q_norm),
+                        given(weights.k_norm), rotary, eps, precision);
   return {out[0], out[1], out[2]};
 }
 
 at::Tensor project_onto(const at::Tensor& residual, const at::Tensor& input,
-                        const at::Tensor& weight, double scale) {
-  return ProjectOnto::apply(residual, input, weight, scale);
+                        const at::Tensor& weight, double scale, Precision precision) {
+  return ProjectOnto::apply(residual, input, weight, scale, precision);
 }
 
-at::Tensor project(const at::Tensor& x, const at::Tensor& weight) {
+at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Precision precision) {
   const at::Tensor input = x.contiguous();
   at::Tensor out = at::empty({input.size(0), weight.size(0)}, input.options());
   linear(data(input), data(weight), mutable_data(out), input.size(0), input.size(1),
-         weight.size(0));
+         weight.size(0), precision);
   return out;
 }
 

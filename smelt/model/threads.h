@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 namespace smelt::model {
 
@@ -21,6 +22,18 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, const Body& body) {
   const std::int64_t chunks = (count + chunk - 1) / chunk;
   parallel_tasks(chunks,
                  [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
+}
+
+/// Memory of this thread for one purpose, named by `Tag`: at least `count` elements, kept and reused
+/// until the thread ends.  Its content is what the last user of this tag left.
+template <class Tag, class T = float>
+T* scratch(std::int64_t count) {
+  thread_local std::vector<T> memory;
+  if (memory.size() < static_cast<std::size_t>(count)) {
+    memory.clear();
+    memory.resize(static_cast<std::size_t>(count));
+  }
+  return memory.data();
 }
 
 }  // namespace smelt::model

@@ -135,6 +135,7 @@ Decoder clone(const Decoder& decoder) {
   }
   Decoder copy = assemble(decoder.config, tensors);
   copy.schedule = decoder.schedule;
+  copy.precision = decoder.precision;
   return copy;
 }
 

@@ -119,7 +119,7 @@ std::optional<StepLosses> accumulate_gradients(const model::Decoder& decoder,
                  error) {  // activations that are not finite: a matter of the run, not of its input
       return failed(sums.counts, error.what());
     }
-    const at::Tensor nll = model::token_nll(decoder, out.hidden, batch.targets).sum();
+    const at::Tensor nll = model::sum_nll(decoder, out.hidden, batch.targets);
     sums.nll += nll.item<double>();
     at::Tensor objective = nll / static_cast<double>(targets);
     const at::Tensor auxiliary = auxiliary_loss(out, batch.rows, share, router, sums);

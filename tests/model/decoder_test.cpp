@@ -22,7 +22,7 @@ struct Threads {
 };
 
 at::Tensor total_nll(const Decoder& decoder, const Batch& batch) {
-  return token_nll(decoder, forward(decoder, batch).hidden, batch.targets).sum();
+  return sum_nll(decoder, forward(decoder, batch).hidden, batch.targets);
 }
 
 double relative_difference(const at::Tensor& got, const at::Tensor& expected) {
@@ -241,7 +241,8 @@ TEST(Documents, OnlyOneTokenDocuments) {
   const Forward out = forward(decoder, batch);
   const at::Tensor nll = token_nll(decoder, out.hidden, batch.targets);
   EXPECT_TRUE(at::equal(nll, at::zeros({12})));
-  const Losses all = losses(out, nll, batch.target_count, {0.01, 0.001});
+  const at::Tensor sum = sum_nll(decoder, out.hidden, batch.targets);
+  const Losses all = losses(out, sum, batch.target_count, {0.01, 0.001});
   EXPECT_EQ(all.loss.item<double>(), 0);
   for (const at::Tensor& grad : gradients(decoder, all.loss))
     EXPECT_TRUE(at::equal(grad, at::zeros_like(grad)));
@@ -336,14 +337,16 @@ TEST(TokenNll, AgreesWithFp64WithUnevenChunksMasksAndLargeOffsets) {
     EXPECT_LT((nll - expected).abs().max().item<double>(), rounding);
     EXPECT_TRUE(at::equal(nll.masked_select(targets == kMasked),
                           at::zeros({(targets == kMasked).sum().item<std::int64_t>()})));
-    const at::Tensor up = at::cos(at::arange(n, at::kFloat));
-    const auto got = torch::autograd::grad({nll}, {hidden, decoder.head}, {up});
-    const auto want = torch::autograd::grad({expected}, {h, w}, {up.to(at::kDouble)});
+    const at::Tensor sum = sum_nll(decoder, hidden, targets);
+    EXPECT_NEAR(sum.item<double>() / expected.sum().item<double>(), 1, 1e-6);
+    const auto got = torch::autograd::grad({sum * 0.3}, {hidden, decoder.head});
+    const auto want = torch::autograd::grad({expected.sum() * 0.3}, {h, w});
     EXPECT_LT(relative_difference(got[0].to(at::kDouble), want[0]), rounding);
     EXPECT_LT(relative_difference(got[1].to(at::kDouble), want[1]), rounding);
   }
   const at::Tensor wrong = at::full({3}, 131, at::kLong);
   EXPECT_THROW(token_nll(decoder, at::zeros({3, 20}), wrong), Error);
+  EXPECT_THROW(sum_nll(decoder, at::zeros({3, 20}), wrong), Error);
 }
 
 TEST(Losses, BalanceIsOneWhenPerfectAndExpertsOverKWhenCollapsed) {
