@@ -33,8 +33,9 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Json steps(const std::filesystem::path& folder) {
+Json steps(const std::filesystem::path& folder, model::Precision precision) {
   model::Decoder decoder = model::load_decoder(folder);
+  decoder.precision = precision;
   const at::Tensor tokens = model::read_safetensors(folder / "tokens.safetensors").at(0).second;
   const std::int64_t rows = tokens.size(1), length = tokens.size(2);
   std::vector<std::int64_t> segments;
@@ -72,15 +73,15 @@ Json steps(const std::filesystem::path& folder) {
 }  // namespace smelt::train
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fmt::print(stderr, "usage: train_bench step|products FOLDER THREADS\n");
+  if (argc != 5) {
+    fmt::print(stderr, "usage: train_bench step|products FOLDER THREADS PRECISION\n");
     return 2;
   }
   try {
     const std::int64_t threads = std::atoi(argv[3]);
     smelt::train::prepare_process(threads);
     const smelt::train::ProcessSettings settings(threads);
-    fmt::print("{}\n", smelt::train::steps(argv[2]).dump());
+    fmt::print("{}\n", smelt::train::steps(argv[2], std::string(argv[4]) == "bf16" ? smelt::model::Precision::kBf16 : smelt::model::Precision::kFp32).dump());
   } catch (const std::exception& error) {
     fmt::print(stderr, "train_bench: {}\n", error.what());
     return 1;

@@ -11,14 +11,12 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
-#include "smelt/core/fields.h"
+#include "smelt/arch/precision.h"
 
 namespace smelt::model {
 
-/// What the two factors of a product are rounded to; sums and results are fp32 always.
-enum class Precision { kFp32, kBf16 };
+using arch::Precision;
 
 /// Whether this machine multiplies bf16 faster than fp32 (AVX512-BF16 or AMX).
 bool has_bf16_products();
@@ -58,9 +56,3 @@ void linear_weight_gradient(const float* dy, const float* x, float* dweight, std
                             bool add = false);
 
 }  // namespace smelt::model
-
-template <>
-struct smelt::EnumNames<smelt::model::Precision> {
-  static constexpr std::pair<smelt::model::Precision, const char*> kNames[] = {
-      {smelt::model::Precision::kFp32, "fp32"}, {smelt::model::Precision::kBf16, "bf16"}};
-};

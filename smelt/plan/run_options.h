@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "smelt/arch/precision.h"
 #include "smelt/core/fields.h"
 
 namespace smelt::plan {
@@ -35,6 +36,7 @@ struct TrainOptions {
   std::int64_t steps = 1000;
   std::int64_t rows = 8;
   std::int64_t micro_rows = 0;
+  arch::Precision precision = arch::Precision::kFp32;
   double init_std = 0;
   double lr = 0.002;
   std::int64_t warmup_steps = 20;
@@ -64,6 +66,9 @@ struct TrainOptions {
     visit(Field{"micro_rows", "rows per forward pass; rows must be a multiple; 0 = all at once",
                 "rows", 0, 1e9},
           self.micro_rows);
+    visit(Field{"precision",
+                "factors of the matrix products; weights, sums, router, optimizer: fp32 always"},
+          self.precision);
     visit(Field{"init_std",
                 "standard deviation of the initial weights; 0 = sqrt(2 / (5 · hidden_size))", "", 0,
                 10},

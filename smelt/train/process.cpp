@@ -1,8 +1,8 @@
 #include "smelt/train/process.h"
 
-#include <malloc.h>
 #include <torch/torch.h>
 
+#include "smelt/train/block_cache.h"
 #include "smelt/train/run.h"
 
 namespace smelt::train {
@@ -24,12 +24,7 @@ void prepare_process(std::int64_t threads) {
   } catch (const c10::Error&) {
     // Already fixed by an earlier call in this process: nothing here uses that pool.
   }
-#ifdef __GLIBC__
-  // Activations of 128 KiB and more would otherwise be mapped and unmapped at every step.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, 64 << 20);
-#endif
+  keep_freed_blocks();
 }
 
 }  // namespace smelt::train

@@ -102,8 +102,7 @@ Json to_json(const StepTiming& timing);
 StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks = {});
 
 /// Call first in a process that trains: thread counts of LibTorch (inter-op 1), and an allocator
-/// that keeps freed activations instead of returning them to the system after every step (saves the
-/// page faults).
+/// that keeps freed activations for the next step.
 void prepare_process(std::int64_t threads);
 
 }  // namespace smelt::train

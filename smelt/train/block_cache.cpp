@@ -1,0 +1,97 @@
+#include "smelt/train/block_cache.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <vector>
+
+namespace smelt::train {
+namespace {
+
+constexpr std::size_t kSmallest = 64 << 10;
+constexpr std::size_t kHugePage = 2 << 20;
+
+/// The next eighth of a power of two.
+std::size_t size_class(std::size_t bytes) {
+  const std::size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
+struct Block {
+  void* memory = nullptr;
+  std::size_t bytes = 0;
+};
+
+class BlockCache final : public c10::Allocator {
+ public:
+  explicit BlockCache(c10::Allocator* before) : before_(before) {}
+
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes < kSmallest) return before_->allocate(bytes);
+    const std::size_t size = size_class(bytes);
+    auto block = std::make_unique<Block>(Block{take(size), size});
+    if (!block->memory) block->memory = fresh(size);
+    void* memory = block->memory;
+    return {memory, block.release(), &give_back, c10::Device(c10::DeviceType::CPU)};
+  }
+
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+  /// Never destroyed: tensors may outlive every static.
+  static BlockCache& instance() {
+    static auto* cache = new BlockCache(c10::GetCPUAllocator());
+    return *cache;
+  }
+
+ private:
+  void* take(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    std::vector<void*>& free = free_[size];
+    if (free.empty()) return nullptr;
+    void* memory = free.back();
+    free.pop_back();
+    return memory;
+  }
+
+  static void* fresh(std::size_t size) {
+    const std::size_t page = size < kHugePage ? 4096 : kHugePage;
+    const std::size_t whole = (size + page - 1) / page * page;
+    void* memory = std::aligned_alloc(page, whole);
+    if (!memory) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (page == kHugePage) ::madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+    return memory;
+  }
+
+  static void give_back(void* context) {
+    const std::unique_ptr<Block> block(static_cast<Block*>(context));
+    BlockCache& cache = instance();
+    const std::lock_guard lock(cache.mutex_);
+    cache.free_[block->bytes].push_back(block->memory);
+  }
+
+  c10::Allocator* before_;
+  std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;
+};
+
+}  // namespace
+
+void keep_freed_blocks() {
+  c10::SetCPUAllocator(&BlockCache::instance(), /*priority=*/1);
+}
+
+}  // namespace smelt::train
