@@ -12,7 +12,7 @@ SMELT := build/release/bin/smelt
 PYTHON_HERE := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-.PHONY: help setup build test study mini corpus bench soak format format-check lint asan install clean
+.PHONY: help setup build test study mini corpus bench bench-train soak format format-check lint asan install clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,10 @@ corpus: build  ## the built-in corpus and its token store (87 MB to download, on
 bench: setup  ## the benchmarks (an idle machine, please)
 	@scripts/build.sh release $(JOBS) -DSMELT_BENCH=ON
 	@scripts/bench.sh release
+
+bench-train: setup  ## a training step beside transformers' (it is downloaded, once; about 15 minutes)
+	@scripts/build.sh release $(JOBS) -DSMELT_BENCH=ON
+	@scripts/bench_train.sh release
 
 soak: corpus  ## long campaigns: a study and a run killed again and again
 	@scripts/build.sh release $(JOBS)

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <system_error>
+#include <utility>
 
 namespace smelt {
 namespace {
@@ -78,6 +81,19 @@ std::string with_si(double value) {
                                  ? fmt::format("{:.0f}", scaled)
                                  : fmt::format("{:.4g}", scaled);
   return (value < 0 ? "-" : "") + number + kSuffix[step];
+}
+
+std::optional<double> parse_count(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || !std::isfinite(value) || value <= 0) return std::nullopt;
+  const std::string_view suffix(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  static constexpr std::pair<std::string_view, double> kFactors[] = {
+      {"", 1}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"B", 1e9}, {"T", 1e12}};
+  for (const auto& [name, factor] : kFactors) {
+    if (suffix == name) return value * factor;
+  }
+  return std::nullopt;
 }
 
 std::string duration_text(double seconds) {

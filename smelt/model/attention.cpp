@@ -19,7 +19,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kQueryRows = 64;  // queries whose scores against all earlier keys exist at once
+constexpr std::int64_t kQueryRows =
+    64;  // queries whose scores against all earlier keys exist at once
 
 const float* data(const at::Tensor& tensor) {
   return tensor.const_data_ptr<float>();
@@ -55,9 +56,7 @@ struct Layout {
   std::int64_t q_at(const Task& t, std::int64_t member) const {
     return t.piece.begin * q_stride() + (t.kv_head * group() + member) * dim;
   }
-  std::int64_t kv_at(const Task& t) const {
-    return t.piece.begin * kv_stride() + t.kv_head * dim;
-  }
+  std::int64_t kv_at(const Task& t) const { return t.piece.begin * kv_stride() + t.kv_head * dim; }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(dim)); }
 };
 
@@ -74,8 +73,15 @@ void columns_of(const float* rows, std::int64_t stride, std::int64_t n, std::int
 /// a [rows, D] · columns [D, n], of the first `keys` columns -> out [rows, keys]
 void score(const float* a, std::int64_t stride, const float* columns, std::int64_t n, float* out,
            std::int64_t rows, std::int64_t keys, std::int64_t dim) {
-  multiply({.m = rows, .n = keys, .k = dim, .a = a, .lda = stride, .b = columns, .ldb = n,
-            .c = out, .ldc = keys});
+  multiply({.m = rows,
+            .n = keys,
+            .k = dim,
+            .a = a,
+            .lda = stride,
+            .b = columns,
+            .ldb = n,
+            .c = out,
+            .ldc = keys});
 }
 
 struct Attention : Function<Attention> {
@@ -102,12 +108,17 @@ struct Attention : Function<Attention> {
           score(qs + own + first * at.q_stride(), at.q_stride(), keys, n, scores, rows, seen,
                 at.dim);
           for (std::int64_t r = 0; r < rows; ++r) {
-            lse_row[first + r] =
-                scaled_softmax(scores + r * seen, first + r + 1, seen, at.scale());
+            lse_row[first + r] = scaled_softmax(scores + r * seen, first + r + 1, seen, at.scale());
           }
-          multiply({.m = rows, .n = at.dim, .k = seen, .a = scores, .lda = seen,
-                    .b = vs + at.kv_at(task), .ldb = at.kv_stride(),
-                    .c = to + own + first * at.q_stride(), .ldc = at.q_stride()});
+          multiply({.m = rows,
+                    .n = at.dim,
+                    .k = seen,
+                    .a = scores,
+                    .lda = seen,
+                    .b = vs + at.kv_at(task),
+                    .ldb = at.kv_stride(),
+                    .c = to + own + first * at.q_stride(),
+                    .ldc = at.q_stride()});
         }
       }
     });
@@ -161,14 +172,29 @@ struct Attention : Function<Attention> {
                                     lse_row[first + r], delta);
           }
           const auto to_keys = [&](const float* weights, const float* rows_of_q, float* sum) {
-            multiply({.m = seen, .n = at.dim, .k = rows, .a = weights, .lda = seen,
-                      .a_transposed = true, .b = rows_of_q, .ldb = at.q_stride(), .c = sum,
-                      .ldc = at.kv_stride(), .add = true});
+            multiply({.m = seen,
+                      .n = at.dim,
+                      .k = rows,
+                      .a = weights,
+                      .lda = seen,
+                      .a_transposed = true,
+                      .b = rows_of_q,
+                      .ldb = at.q_stride(),
+                      .c = sum,
+                      .ldc = at.kv_stride(),
+                      .add = true});
           };
           to_keys(p, up + own, dvs + kv);
           to_keys(ds, qs + own, dks + kv);
-          multiply({.m = rows, .n = at.dim, .k = seen, .a = ds, .lda = seen, .b = ks + kv,
-                    .ldb = at.kv_stride(), .c = dqs + own, .ldc = at.q_stride()});
+          multiply({.m = rows,
+                    .n = at.dim,
+                    .k = seen,
+                    .a = ds,
+                    .lda = seen,
+                    .b = ks + kv,
+                    .ldb = at.kv_stride(),
+                    .c = dqs + own,
+                    .ldc = at.q_stride()});
         }
       }
     });

@@ -4,8 +4,8 @@
 //   head h / (heads / kv_heads)
 //
 // Pieces are computed one by one, a block of queries against all earlier keys at a time (no [T, T]
-// scores, no mask), so a piece's output depends on nothing outside it, to the bit.  RoPE: rotate-half layout, angle = position · theta^(-2i / head_dim),
-// tables in fp32 from fp64 angles.
+// scores, no mask), so a piece's output depends on nothing outside it, to the bit.  RoPE:
+// rotate-half layout, angle = position · theta^(-2i / head_dim), tables in fp32 from fp64 angles.
 #pragma once
 
 #include <torch/torch.h>

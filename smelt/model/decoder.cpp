@@ -8,6 +8,7 @@
 #include "smelt/model/kernels.h"
 #include "smelt/model/moe.h"
 #include "smelt/model/projection.h"
+#include "smelt/model/recompute.h"
 
 namespace smelt::model {
 namespace {
@@ -84,7 +85,8 @@ at::Tensor embed_tokens(const Decoder& decoder, const at::Tensor& tokens) {
 }
 
 LayerOutput forward_layer(const Decoder& decoder, std::size_t executed, const at::Tensor& x,
-                          const Rotary& rotary, const Attend& attend, const Observer& observer) {
+                          const Rotary& rotary, const Attend& attend, const Observer& observer,
+                          const at::Tensor& experts) {
   const arch::ExecutedLayer& step = decoder.schedule[executed];
   const LayerWeights& w = decoder.layers[static_cast<std::size_t>(step.layer)];
   const arch::ModelConfig& c = decoder.config;
@@ -99,16 +101,19 @@ LayerOutput forward_layer(const Decoder& decoder, std::size_t executed, const at
   const at::Tensor flat = pv.reshape({n, c.query_width()});
   const at::Tensor x_mid = project_onto(x, flat, w.o_proj, step.residual_scale, decoder.precision);
   const at::Tensor moe_input = rms_norm(x_mid, w.post_attention_norm, c.rms_norm_eps);
-  const Routed routed = route(moe_input, w.gate, c.num_experts_per_tok, c.norm_topk_prob,
-                              fmt::format("layer {}, visit {}", step.layer + 1, step.visit));
+  const Routed routed =
+      route(moe_input, w.gate, c.num_experts_per_tok, c.norm_topk_prob,
+            fmt::format("layer {}, visit {}", step.layer + 1, step.visit), experts);
   at::Tensor moe_output;
-  const at::Tensor x_out = add_experts(x_mid, moe_input, routed, w.gate_up, w.down,
-                                       step.residual_scale, decoder.precision, observer.layer ? &moe_output : nullptr);
+  const at::Tensor x_out =
+      add_experts(x_mid, moe_input, routed, w.gate_up, w.down, step.residual_scale,
+                  decoder.precision, observer.layer ? &moe_output : nullptr);
   LayerOutput out{x_out, {routed.probabilities, routed.experts, routed.logsumexp}};
   if (observer.layer) {
     const at::NoGradGuard no_grad;
-    observer.layer({executed, step, x, attention_input, q, k, v, pv, project(flat, w.o_proj, decoder.precision), x_mid,
-                    moe_input, moe_output, x_out, out.routing});
+    observer.layer({executed, step, x, attention_input, q, k, v, pv,
+                    project(flat, w.o_proj, decoder.precision), x_mid, moe_input, moe_output, x_out,
+                    out.routing});
   }
   return out;
 }
@@ -133,10 +138,18 @@ Forward forward(const Decoder& decoder, const Batch& batch, const Observer& obse
   };
   Forward out;
   at::Tensor x = embed_tokens(decoder, batch.tokens);
-  for (std::size_t e = 0; e < decoder.executed_layers(); ++e) {
+  const bool keeps_all = !at::GradMode::is_enabled() || observer.layer;
+  for (std::size_t e = 0; e < decoder.executed_layers();) {
+    const std::size_t end = keeps_all ? e : recomputed_until(decoder, e);
+    if (end > e) {
+      x = forward_recomputed(decoder, e, end, x, rotary, batch.pieces, out.routing);
+      e = end;
+      continue;
+    }
     LayerOutput layer = forward_layer(decoder, e, x, rotary, attend, observer);
     x = std::move(layer.x);
     out.routing.push_back(std::move(layer.routing));
+    ++e;
   }
   out.hidden = final_norm(decoder, x);
   return out;

@@ -53,6 +53,8 @@ struct Decoder {
   at::Tensor head;        // [V, H]; the same tensor as `embed` when tied
   /// Of the products' factors; the router's are fp32 always.
   Precision precision = Precision::kFp32;
+  /// In a forward pass with gradient: what backward computes again.  Routers' choices are kept.
+  arch::Recompute recompute = arch::Recompute::kNone;
 
   std::size_t executed_layers() const { return schedule.size(); }
 };
@@ -126,10 +128,11 @@ struct LayerOutput {
 at::Tensor embed_tokens(const Decoder& decoder, const at::Tensor& tokens);
 
 /// Executed layer number `executed` on the stream x [n, H]; `rotary` holds the tokens' angles
-/// (attention.h).
+/// (attention.h).  `experts` [n, k] are the router's choices of an earlier pass over the same
+/// stream, taken instead of chosen anew.
 LayerOutput forward_layer(const Decoder& decoder, std::size_t executed, const at::Tensor& x,
-                          const Rotary& rotary, const Attend& attend,
-                          const Observer& observer = {});
+                          const Rotary& rotary, const Attend& attend, const Observer& observer = {},
+                          const at::Tensor& experts = {});
 
 /// The final norm, [n, H] -> [n, H].
 at::Tensor final_norm(const Decoder& decoder, const at::Tensor& x);

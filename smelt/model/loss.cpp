@@ -48,8 +48,8 @@ Scored unmasked(const at::Tensor& targets, std::int64_t vocab) {
   return {torch::tensor(positions, at::kLong), torch::tensor(chosen, at::kLong)};
 }
 
-/// The gradient of Σ nll is known as soon as the logits are: both are made in one go, a chunk of rows
-/// at a time, and only scaled on the way back.
+/// The gradient of Σ nll is known as soon as the logits are: both are made in one go, a chunk of
+/// rows at a time, and only scaled on the way back.
 struct SumNll : Function<SumNll> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
                             const Scored& scored, Precision precision, bool with_gradient) {
@@ -104,8 +104,8 @@ struct SumNll : Function<SumNll> {
 
 at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {
   const Scored scored = unmasked(targets.contiguous(), decoder.head.size(0));
-  const bool with_gradient = at::GradMode::is_enabled() &&
-                             (hidden.requires_grad() || decoder.head.requires_grad());
+  const bool with_gradient =
+      at::GradMode::is_enabled() && (hidden.requires_grad() || decoder.head.requires_grad());
   return SumNll::apply(hidden, decoder.head, scored, decoder.precision, with_gradient);
 }
 

@@ -42,24 +42,27 @@ void choose(const float* logits, std::int64_t experts, std::int64_t k, std::int6
 
 struct Route : Function<Route> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
-                               std::int64_t k, bool renormalise, const std::string& where) {
+                               std::int64_t k, bool renormalise, const std::string& where,
+                               const at::Tensor& given) {
     const std::int64_t n = x.size(0), experts = gate.size(0);
-    at::Tensor probabilities = project(x, gate, Precision::kFp32);  // logits first, softmax in place
+    at::Tensor probabilities =
+        project(x, gate, Precision::kFp32);  // logits first, softmax in place
     at::Tensor weights = at::empty({n, k}, x.options());
-    at::Tensor chosen = at::empty({n, k}, x.options().dtype(at::kLong));
+    at::Tensor chosen = given.defined() ? given : at::empty({n, k}, x.options().dtype(at::kLong));
     at::Tensor lse = at::empty({n}, x.options());
     float *p = mutable_data(probabilities), *w = mutable_data(weights), *sums = mutable_data(lse);
-    auto* c = chosen.mutable_data_ptr<std::int64_t>();
+    auto* c = given.defined() ? nullptr : chosen.mutable_data_ptr<std::int64_t>();
+    const auto* choice = chosen.const_data_ptr<std::int64_t>();
     parallel_chunks(n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         float* row = p + i * experts;
         if (!std::all_of(row, row + experts, [](float logit) { return std::isfinite(logit); })) {
           throw Error("model", "the router's logits are not finite", where);
         }
-        choose(row, experts, k, c + i * k);
+        if (c) choose(row, experts, k, c + i * k);
         sums[i] = softmax(row, experts);
         float total = 0;
-        for (std::int64_t j = 0; j < k; ++j) total += w[i * k + j] = row[c[i * k + j]];
+        for (std::int64_t j = 0; j < k; ++j) total += w[i * k + j] = row[choice[i * k + j]];
         if (!renormalise) continue;
         for (std::int64_t j = 0; j < k; ++j) w[i * k + j] /= total;
       }
@@ -109,7 +112,7 @@ struct Route : Function<Route> {
     const std::int64_t hidden = x.size(1);
     linear_input_gradient(d, data(gate), mutable_data(dx), n, hidden, experts, Precision::kFp32);
     linear_weight_gradient(d, data(x), mutable_data(dgate), n, hidden, experts, Precision::kFp32);
-    return {dx, dgate, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, dgate, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -202,8 +205,8 @@ struct Experts : Function<Experts> {
       float* activation = scratch<struct Activation>(b.rows * s.inner);
       float* h_block = h + b.begin * 2 * s.inner;
       gather(from, assigned + b.begin, rows, b.rows, s.hidden, s.k);
-      linear(rows, w1 + b.expert * 2 * s.inner * s.hidden, h_block, b.rows, s.hidden,
-             2 * s.inner, precision);
+      linear(rows, w1 + b.expert * 2 * s.inner * s.hidden, h_block, b.rows, s.hidden, 2 * s.inner,
+             precision);
       for (std::int64_t r = 0; r < b.rows; ++r) {
         swiglu(h_block + r * 2 * s.inner, activation + r * s.inner, s.inner);
       }
@@ -275,13 +278,10 @@ struct Experts : Function<Experts> {
         for (std::int64_t r = 0; r < count; ++r) {
           const std::int64_t a = assigned[begin + r];
           dw[a] = swiglu_backward(h + (begin + r) * 2 * s.inner, da + r * s.inner, w[a],
-                                  dh + r * 2 * s.inner, activation + r * s.inner,
-                                  s.inner);
+                                  dh + r * 2 * s.inner, activation + r * s.inner, s.inner);
         }
-        linear_weight_gradient(g, activation, d2e, count, s.inner, s.hidden,
-                               precision, add);
-        linear_weight_gradient(dh, rows, d1e, count, s.hidden, 2 * s.inner, precision,
-                               add);
+        linear_weight_gradient(g, activation, d2e, count, s.inner, s.hidden, precision, add);
+        linear_weight_gradient(dh, rows, d1e, count, s.hidden, 2 * s.inner, precision, add);
         linear_input_gradient(dh, w1e, dr + begin * s.hidden, count, s.hidden, 2 * s.inner,
                               precision);
       }
@@ -295,16 +295,16 @@ struct Experts : Function<Experts> {
         }
       }
     });
-    return {grad, dx, dweights, at::Tensor(), dgate_up, ddown, at::Tensor(), at::Tensor(),
-            at::Tensor()};
+    return {grad,  dx,           dweights,     at::Tensor(), dgate_up,
+            ddown, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
 Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bool renormalise,
-             const std::string& where) {
-  const auto out = Route::apply(x, gate, top_k, renormalise, where);
+             const std::string& where, const at::Tensor& experts) {
+  const auto out = Route::apply(x, gate, top_k, renormalise, where, experts);
   return {out[0], out[1], out[2], out[3]};
 }
 

@@ -25,9 +25,9 @@ struct Routed {
 };
 
 /// x [N, H], gate [E, H].  A logit that is not finite throws Error with `where` ("layer 3, visit
-/// 2").
+/// 2").  `experts` [N, k], if given, are taken as the choice.
 Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bool renormalise,
-             const std::string& where);
+             const std::string& where, const at::Tensor& experts = {});
 
 /// residual [N, H] + scale · MoE(x); gate_up [E, 2I, H], down [E, H, I].  `write`, if given,
 /// receives MoE(x) (without gradient).  An expert without tokens has a gradient of exact zeros.

@@ -96,8 +96,8 @@ void multiply_part(const Product& p, const float* a, std::int64_t lda, const flo
 
 /// The same with factors rounded to bf16: a [m, depth] as rows, b in pairs of rows, both padded to
 /// an even depth with zeros.
-void multiply_part_bf16(const Product& p, const at::BFloat16* a, const float* b,
-                        std::int64_t depth, bool add) {
+void multiply_part_bf16(const Product& p, const at::BFloat16* a, const float* b, std::int64_t depth,
+                        bool add) {
   const std::int64_t even = (depth + 1) / 2 * 2;
   auto* packed = reinterpret_cast<std::uint16_t*>(scratch<struct PackedB>(kDepth * kPanel));
   for (std::int64_t j = 0; j < p.n; j += kPanel) {
@@ -106,8 +106,8 @@ void multiply_part_bf16(const Product& p, const at::BFloat16* a, const float* b,
       auto* rounded = scratch<struct RoundedB, std::uint16_t>(kDepth * kPanel);
       round_rows(b + j * p.ldb, p.ldb, rounded, even, columns, depth);
       // A pair of neighbours is one 32-bit word.
-      transpose(reinterpret_cast<const float*>(rounded), even / 2,
-                reinterpret_cast<float*>(packed), columns, columns, even / 2);
+      transpose(reinterpret_cast<const float*>(rounded), even / 2, reinterpret_cast<float*>(packed),
+                columns, columns, even / 2);
     } else {
       round_row_pairs(b + j, p.ldb, packed, depth, columns);
     }
@@ -235,34 +235,61 @@ void parallel_tiles(std::int64_t rows, std::int64_t columns, std::int64_t tile_r
 
 void linear(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t in,
             std::int64_t out, Precision precision, bool add) {
-  parallel_tiles(rows, out, kTileRows, kTileColumns,
-                 [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
-                   multiply({.m = height, .n = width, .k = in, .a = x + row * in, .lda = in,
-                             .b = weight + column * in, .ldb = in, .b_transposed = true,
-                             .c = y + row * out + column, .ldc = out, .add = add,
-                             .precision = precision});
-                 });
+  parallel_tiles(
+      rows, out, kTileRows, kTileColumns,
+      [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
+        multiply({.m = height,
+                  .n = width,
+                  .k = in,
+                  .a = x + row * in,
+                  .lda = in,
+                  .b = weight + column * in,
+                  .ldb = in,
+                  .b_transposed = true,
+                  .c = y + row * out + column,
+                  .ldc = out,
+                  .add = add,
+                  .precision = precision});
+      });
 }
 
 void linear_input_gradient(const float* dy, const float* weight, float* dx, std::int64_t rows,
                            std::int64_t in, std::int64_t out, Precision precision, bool add) {
-  parallel_tiles(rows, in, kTileRows, kTileColumns,
-                 [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
-                   multiply({.m = height, .n = width, .k = out, .a = dy + row * out, .lda = out,
-                             .b = weight + column, .ldb = in, .c = dx + row * in + column,
-                             .ldc = in, .add = add, .precision = precision});
-                 });
+  parallel_tiles(
+      rows, in, kTileRows, kTileColumns,
+      [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
+        multiply({.m = height,
+                  .n = width,
+                  .k = out,
+                  .a = dy + row * out,
+                  .lda = out,
+                  .b = weight + column,
+                  .ldb = in,
+                  .c = dx + row * in + column,
+                  .ldc = in,
+                  .add = add,
+                  .precision = precision});
+      });
 }
 
 void linear_weight_gradient(const float* dy, const float* x, float* dweight, std::int64_t rows,
                             std::int64_t in, std::int64_t out, Precision precision, bool add) {
-  parallel_tiles(out, in, kRowsOfWeights, kTileColumns,
-                 [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
-                   multiply({.m = height, .n = width, .k = rows, .a = dy + row, .lda = out,
-                             .a_transposed = true, .b = x + column, .ldb = in,
-                             .c = dweight + row * in + column, .ldc = in, .add = add,
-                             .precision = precision});
-                 });
+  parallel_tiles(
+      out, in, kRowsOfWeights, kTileColumns,
+      [&](std::int64_t row, std::int64_t height, std::int64_t column, std::int64_t width) {
+        multiply({.m = height,
+                  .n = width,
+                  .k = rows,
+                  .a = dy + row,
+                  .lda = out,
+                  .a_transposed = true,
+                  .b = x + column,
+                  .ldb = in,
+                  .c = dweight + row * in + column,
+                  .ldc = in,
+                  .add = add,
+                  .precision = precision});
+      });
 }
 
 }  // namespace smelt::model

@@ -4,15 +4,15 @@
 //   linear_input_gradient(dy, weight, dx, rows, in, out);   // dx = dy · weight
 //   linear_weight_gradient(dy, x, dweight, rows, in, out);  // dweight = dyᵀ · x
 //
-// The work is done by oneDNN's batch-reduce GEMM inside LibTorch, on packed panels; where a build or
-// machine has none, by the BLAS that LibTorch brings.  Every result is the same to the bit for any
-// number of threads, and a row of linear() depends on that row and the weights alone, whatever the
-// other rows are and however many there are: sums over the inner dimension have one order.
+// The work is done by oneDNN's batch-reduce GEMM inside LibTorch, on packed panels; where a build
+// or machine has none, by the BLAS that LibTorch brings.  Every result is the same to the bit for
+// any number of threads, and a row of linear() depends on that row and the weights alone, whatever
+// the other rows are and however many there are: sums over the inner dimension have one order.
 #pragma once
 
 #include <cstdint>
 
-#include "smelt/arch/precision.h"
+#include "smelt/arch/execution.h"
 
 namespace smelt::model {
 
@@ -42,8 +42,8 @@ void multiply(const Product& product);
 void transpose(const float* from, std::int64_t from_stride, float* to, std::int64_t to_stride,
                std::int64_t rows, std::int64_t columns);
 
-/// y [rows, out] (+)= x [rows, in] · weight [out, in]ᵀ.  These three use every thread, or one inside
-/// parallel_tasks.
+/// y [rows, out] (+)= x [rows, in] · weight [out, in]ᵀ.  These three use every thread, or one
+/// inside parallel_tasks.
 void linear(const float* x, const float* weight, float* y, std::int64_t rows, std::int64_t in,
             std::int64_t out, Precision precision, bool add = false);
 /// dx [rows, in] (+)= dy [rows, out] · weight [out, in]

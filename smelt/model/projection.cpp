@@ -258,8 +258,8 @@ at::Tensor project_onto(const at::Tensor& residual, const at::Tensor& input,
 at::Tensor project(const at::Tensor& x, const at::Tensor& weight, Precision precision) {
   const at::Tensor input = x.contiguous();
   at::Tensor out = at::empty({input.size(0), weight.size(0)}, input.options());
-  linear(data(input), data(weight), mutable_data(out), input.size(0), input.size(1),
-         weight.size(0), precision);
+  linear(data(input), data(weight), mutable_data(out), input.size(0), input.size(1), weight.size(0),
+         precision);
   return out;
 }
 

@@ -24,8 +24,8 @@ void parallel_chunks(std::int64_t count, std::int64_t chunk, const Body& body) {
                  [&](std::int64_t i) { body(i * chunk, std::min(count, (i + 1) * chunk)); });
 }
 
-/// Memory of this thread for one purpose, named by `Tag`: at least `count` elements, kept and reused
-/// until the thread ends.  Its content is what the last user of this tag left.
+/// Memory of this thread for one purpose, named by `Tag`: at least `count` elements, kept and
+/// reused until the thread ends.  Its content is what the last user of this tag left.
 template <class Tag, class T = float>
 T* scratch(std::int64_t count) {
   thread_local std::vector<T> memory;

@@ -238,8 +238,8 @@ class Study {
     const std::int64_t decay = setup_.config.horizons.decay_steps;
     const auto parent = layout_.folder(Layout::stable_name(cell, seed, arm));
     task.steps.push_back(train_step(name, cell, arm, horizon, horizon + decay, [=] {
-      return train::make_branch(parent, {.step = horizon, .decay_steps = decay, .lr_floor = {}},
-                                name);
+      return train::make_branch(
+          parent, {.at = horizon, .decay_steps = decay, .tokens = {}, .lr_floor = {}}, name);
     }));
     Step eval = eval_step(name, cell, arm, data::Pool::kValidation);
     const double tokens = plan::endpoint_tokens(setup_.config, horizon);

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <vector>
 
 namespace smelt::train {
@@ -25,11 +25,6 @@ std::size_t size_class(std::size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-struct Block {
-  void* memory = nullptr;
-  std::size_t bytes = 0;
-};
-
 class BlockCache final : public c10::Allocator {
  public:
   explicit BlockCache(c10::Allocator* before) : before_(before) {}
@@ -37,13 +32,13 @@ class BlockCache final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes < kSmallest) return before_->allocate(bytes);
     const std::size_t size = size_class(bytes);
-    auto block = std::make_unique<Block>(Block{take(size), size});
-    if (!block->memory) block->memory = fresh(size);
-    void* memory = block->memory;
-    return {memory, block.release(), &give_back, c10::Device(c10::DeviceType::CPU)};
+    void* memory = take(size);
+    if (!memory) memory = fresh(size);
+    // LibTorch's raw_allocate() asks that a block is its own context.
+    return {memory, memory, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
 
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }
 
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     std::memcpy(to, from, bytes);
@@ -65,7 +60,7 @@ class BlockCache final : public c10::Allocator {
     return memory;
   }
 
-  static void* fresh(std::size_t size) {
+  void* fresh(std::size_t size) {
     const std::size_t page = size < kHugePage ? 4096 : kHugePage;
     const std::size_t whole = (size + page - 1) / page * page;
     void* memory = std::aligned_alloc(page, whole);
@@ -73,19 +68,28 @@ class BlockCache final : public c10::Allocator {
 #ifdef MADV_HUGEPAGE
     if (page == kHugePage) ::madvise(memory, whole, MADV_HUGEPAGE);
 #endif
+    const std::lock_guard lock(mutex_);
+    sizes_.emplace(memory, size);
     return memory;
   }
 
-  static void give_back(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
+  /// A block that is not in `sizes_` is a small one of the allocator before, raw.
+  static void give_back(void* memory) {
+    if (!memory) return;
     BlockCache& cache = instance();
-    const std::lock_guard lock(cache.mutex_);
-    cache.free_[block->bytes].push_back(block->memory);
+    const std::unique_lock lock(cache.mutex_);
+    const auto size = cache.sizes_.find(memory);
+    if (size != cache.sizes_.end()) {
+      cache.free_[size->second].push_back(memory);
+    } else {
+      cache.before_->raw_deallocate(memory);
+    }
   }
 
   c10::Allocator* before_;
   std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> free_;
+  std::unordered_map<void*, std::size_t> sizes_;  ///< of every block ever made; none is freed
 };
 
 }  // namespace

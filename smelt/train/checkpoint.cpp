@@ -269,12 +269,13 @@ fs::path find_model(const fs::path& path) {
 }
 
 void prune_checkpoints(const fs::path& run_folder, std::int64_t keep_last,
-                       const std::vector<std::int64_t>& keep_steps) {
+                       const std::vector<std::int64_t>& keep_steps, std::int64_t keep_every) {
   const auto steps = checkpoint_steps(run_folder);
   const auto count = static_cast<std::int64_t>(steps.size());
   for (std::int64_t i = 0; i < count - keep_last; ++i) {
     const std::int64_t step = steps[static_cast<std::size_t>(i)];
     if (std::find(keep_steps.begin(), keep_steps.end(), step) != keep_steps.end()) continue;
+    if (keep_every > 0 && step % keep_every == 0) continue;
     // Out of sight first, so that no half-deleted folder is taken for a checkpoint.
     const fs::path parent = checkpoints_folder(run_folder);
     const fs::path aside = parent / partial_name(checkpoint_name(step));

@@ -73,9 +73,9 @@ std::filesystem::path find_latest_sound(const std::filesystem::path& run_folder,
 /// (its newest checkpoint).  Verified where there is a state.json.
 std::filesystem::path find_model(const std::filesystem::path& path);
 
-/// Deletes all but the newest `keep_last` and those at `keep_steps`.
+/// Deletes all but the newest `keep_last`, those at `keep_steps` and at multiples of `keep_every`.
 void prune_checkpoints(const std::filesystem::path& run_folder, std::int64_t keep_last,
-                       const std::vector<std::int64_t>& keep_steps);
+                       const std::vector<std::int64_t>& keep_steps, std::int64_t keep_every = 0);
 
 /// Removes what killed writers left behind.  Only for the one process that trains in the folder.
 void remove_partial_checkpoints(const std::filesystem::path& run_folder);

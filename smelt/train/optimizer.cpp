@@ -1,5 +1,6 @@
 #include "smelt/train/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "smelt/core/error.h"
@@ -15,6 +16,14 @@ Moments zero_moments(const model::NamedTensors& parameters) {
   return moments;
 }
 
+std::string parameter_group(const std::string& name) {
+  if (name.ends_with("norm.weight")) return "norms";
+  if (name.ends_with("embed_tokens.weight")) return "embedding";
+  if (name == "lm_head.weight") return "head";
+  if (name.ends_with("mlp.gate.weight")) return "router";
+  return "";
+}
+
 AdamW::AdamW(const TrainOptions& options, model::NamedTensors parameters, Moments moments)
     : options_(options), parameters_(std::move(parameters)), moments_(std::move(moments)) {
   Problems problems("train");
@@ -26,7 +35,10 @@ AdamW::AdamW(const TrainOptions& options, model::NamedTensors parameters, Moment
     if (!tensor.is_contiguous() || tensor.scalar_type() != at::kFloat) {
       problems.add("parameter " + parameters_[i].first + " must be contiguous fp32");
     }
-    (tensor.dim() >= 2 ? decayed : plain).members.push_back(static_cast<std::int64_t>(i));
+    const std::string group = parameter_group(parameters_[i].first);
+    const auto& without = options.no_decay;
+    const bool decays = std::find(without.begin(), without.end(), group) == without.end();
+    (decays ? decayed : plain).members.push_back(static_cast<std::int64_t>(i));
   }
   problems.throw_if_any();
   for (Group& group : std::vector<Group>{decayed, plain}) {

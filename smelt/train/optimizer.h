@@ -1,12 +1,11 @@
 // AdamW with decoupled weight decay and clipping by the global gradient norm.
 //
 //   m ← β1 m + (1-β1) g;  v ← β2 v + (1-β2) g²
-//   w ← (1 - lr·λ) w - lr · (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps)         λ = 0 for norm
-//   gains
+//   w ← (1 - lr·λ) w - lr · (m / (1-β1^t)) / (sqrt(v / (1-β2^t)) + eps)
 //
-// As in Megatron and most others, every tensor of two or more dimensions is decayed (embedding,
-// head and router too), norm gains are not.  A non-finite norm leaves weights, moments and t as
-// they were.
+// λ = 0 for the groups of tensors that `no_decay` names: the norm gains unless said otherwise; as
+// in Megatron and most others, embedding, head and router are decayed.  A non-finite norm leaves
+// weights, moments and t as they were.
 #pragma once
 
 #include <torch/torch.h>
@@ -34,6 +33,10 @@ struct UpdateResult {
       non_finite;  // tensors whose gradient is not finite; then nothing was changed
   bool skipped() const { return !non_finite.empty(); }
 };
+
+/// The group of plan::kParameterGroups that a parameter belongs to; empty for attention and
+/// experts.
+std::string parameter_group(const std::string& name);
 
 class AdamW {
  public:

@@ -141,6 +141,7 @@ class Trainer {
   Trainer(const RunConfig& config, fs::path folder, const Callbacks& callbacks, Start start,
           data::RowStream rows)
       : config_(config),
+        kept_steps_(config.kept_steps()),
         folder_(std::move(folder)),
         callbacks_(callbacks),
         state_(std::move(start.state)),
@@ -242,8 +243,8 @@ class Trainer {
     const TrainOptions& train = config_.train;
     return state_.step == train.steps ||
            (train.checkpoint_every > 0 && state_.step % train.checkpoint_every == 0) ||
-           std::find(train.keep_steps.begin(), train.keep_steps.end(), state_.step) !=
-               train.keep_steps.end();
+           (train.keep_every > 0 && state_.step % train.keep_every == 0) ||
+           std::find(kept_steps_.begin(), kept_steps_.end(), state_.step) != kept_steps_.end();
   }
 
   void save() {
@@ -251,7 +252,7 @@ class Trainer {
     checkpoint_ =
         write_checkpoint(folder_, state_, stepper_.decoder(), stepper_.moments(), tokenizer_);
     saved_step_ = state_.step;
-    prune_checkpoints(folder_, config_.train.keep_last, config_.train.keep_steps);
+    prune_checkpoints(folder_, config_.train.keep_last, kept_steps_, config_.train.keep_every);
   }
 
   RunResult report(RunStatus status) const {
@@ -273,6 +274,7 @@ class Trainer {
   }
 
   RunConfig config_;
+  std::vector<std::int64_t> kept_steps_;
   fs::path folder_;
   Callbacks callbacks_;
   TrainState state_;
@@ -320,7 +322,9 @@ data::RowStream open_rows(const RunConfig& config) {
   return data::RowStream(store, config.data.pool, config.seed, config.data.row_length);
 }
 
-RunResult run(const RunConfig& config, const fs::path& folder, const Callbacks& callbacks) {
+namespace {
+
+RunResult run_alone(const RunConfig& config, const fs::path& folder, const Callbacks& callbacks) {
   data::RowStream rows = open_rows(config);
   make_folder(folder);
   const FolderLock lock(folder, "train", "another process is training in this folder");
@@ -332,18 +336,43 @@ RunResult run(const RunConfig& config, const fs::path& folder, const Callbacks& 
   return trainer.train();
 }
 
+bool ended_well(RunStatus status) {
+  return status == RunStatus::kFinished || status == RunStatus::kAlreadyFinished;
+}
+
+}  // namespace
+
+RunResult run(const RunConfig& config, const fs::path& folder, const Callbacks& callbacks) {
+  RunResult result = run_alone(config, folder, callbacks);
+  const BranchPlan& plan = config.branches;
+  for (const std::int64_t at : plan.at) {
+    if (!ended_well(result.status)) break;
+    const std::string name = config.name + "-" + checkpoint_name(at);
+    const RunConfig branch = make_branch(
+        folder, {.at = at, .decay_steps = plan.decay_steps, .tokens = plan.tokens, .lr_floor = {}},
+        name);
+    result.branches.push_back(
+        run_alone(branch, folder / "branches" / checkpoint_name(at), callbacks));
+    const RunStatus status = result.branches.back().status;
+    if (!ended_well(status) || status == RunStatus::kFinished) result.status = status;
+  }
+  return result;
+}
+
 Json to_json(const RunResult& result) {
-  return {{"schema", "smelt.train/1"},
-          {"status", enum_name(result.status)},
-          {"name", result.name},
-          {"step", result.step},
-          {"tokens", result.tokens},
-          {"loss", result.loss},
-          {"skipped_steps", result.skipped_steps},
-          {"resumed_from", result.resumed_from},
-          {"seconds", result.seconds},
-          {"data_fingerprint", result.data_fingerprint},
-          {"checkpoint", result.checkpoint.string()}};
+  Json json = {{"schema", "smelt.train/1"},
+               {"status", enum_name(result.status)},
+               {"name", result.name},
+               {"step", result.step},
+               {"tokens", result.tokens},
+               {"loss", result.loss},
+               {"skipped_steps", result.skipped_steps},
+               {"resumed_from", result.resumed_from},
+               {"seconds", result.seconds},
+               {"data_fingerprint", result.data_fingerprint},
+               {"checkpoint", result.checkpoint.string()}};
+  for (const RunResult& branch : result.branches) json["branches"].push_back(to_json(branch));
+  return json;
 }
 
 }  // namespace smelt::train

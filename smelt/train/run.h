@@ -51,27 +51,33 @@ struct RunResult {
   double seconds = 0;             // of this call
   std::string data_fingerprint;   // of every token and segment id read, in order; equal for a pair
   std::filesystem::path checkpoint;  // newest; empty when there is none
+  std::vector<RunResult> branches;   // of [branches], in its order
 };
 
 Json to_json(const RunResult& result);
 
-/// Trains what is left of the run in `folder`.  Throws Error for a checkpoint of another
+/// Trains what is left of the run in `folder`, then of its [branches], each a run folder
+/// RUN/branches/step-….  Throws Error for a checkpoint of another
 /// configuration or data order (naming both), a store that does not fit, a full disk, a folder that
 /// another process trains in.
 RunResult run(const RunConfig& config, const std::filesystem::path& folder,
               const Callbacks& callbacks = {});
 
 struct BranchOptions {
-  std::int64_t step = 0;
+  std::int64_t at = 0;
   std::int64_t decay_steps = 0;
+  std::string tokens;
   std::optional<double> lr_floor;
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit(Field{"step", "step of the parent run to fork at; 0 = its newest checkpoint", "steps", 0,
+    visit(Field{"at", "step of the parent run to fork at; 0 = its newest checkpoint", "steps", 0,
                 1e12},
-          self.step);
-    visit(Field{"decay_steps", "steps of the branch", "steps", 2, 1e12}, self.decay_steps);
+          self.at);
+    visit(Field{"decay_steps", "length of the branch; or give tokens", "steps", 0, 1e12},
+          self.decay_steps);
+    visit(Field{"tokens", "length of the branch in tokens (10M, 1.5B), to the nearest step"},
+          self.tokens);
     visit(Field{"lr_floor",
                 "last learning rate as a share of the rate at the fork; default: the parent's "
                 "min_lr_ratio",
@@ -82,7 +88,7 @@ struct BranchOptions {
 
 /// The run that forks from `parent_folder`: the parent's configuration, a decay tail, the decay
 /// pool from its first row on.  Throws Error when the parent has no checkpoint of that step
-/// (listing those there are).
+/// (listing those there are), and when not exactly one of decay_steps and tokens is given.
 RunConfig make_branch(const std::filesystem::path& parent_folder, const BranchOptions& options,
                       const std::string& name);
 

@@ -1,11 +1,14 @@
 #include "smelt/train/run_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <system_error>
 
 #include "smelt/core/file.h"
+#include "smelt/core/table.h"
 #include "smelt/core/toml.h"
+#include "smelt/model/products.h"
 
 namespace smelt::train {
 namespace {
@@ -85,7 +88,55 @@ void read_data(DataSource& data, TomlTable table, const std::filesystem::path& f
   if (const auto row = table.get<std::uint64_t>("first_row", problems)) data.first_row = *row;
 }
 
+void validate_branches(const RunConfig& config, Problems& problems) {
+  const BranchPlan& branches = config.branches;
+  if (branches == BranchPlan{}) return;
+  if (branches.at.empty()) problems.add("branches.at: expected at least one step to fork at");
+  const std::int64_t stable = config.train.steps - config.train.decay_steps;
+  for (const std::int64_t step : branches.at) {
+    if (step > stable) {
+      problems.add("branches.at: expected at most " + std::to_string(stable) +
+                   ", the last step at the stable rate, got " + std::to_string(step));
+    }
+  }
+  if (config.train.schedule == Schedule::kCosine) {
+    problems.add("branches: they fork from a stable rate, and schedule = \"cosine\" has none");
+  }
+  branch_steps(branches.decay_steps, branches.tokens, config.tokens_per_step(), problems);
+}
+
 }  // namespace
+
+std::vector<std::int64_t> RunConfig::kept_steps() const {
+  std::vector<std::int64_t> steps = train.keep_steps;
+  steps.insert(steps.end(), branches.at.begin(), branches.at.end());
+  return steps;
+}
+
+std::int64_t branch_steps(std::int64_t decay_steps, const std::string& tokens,
+                          std::int64_t tokens_per_step, Problems& problems) {
+  if ((decay_steps > 0) == !tokens.empty()) {
+    problems.add("a branch's length: expected either decay_steps or tokens, got " +
+                 std::string(tokens.empty() ? "neither" : "both"));
+    return 2;
+  }
+  std::int64_t steps = decay_steps;
+  if (!tokens.empty()) {
+    const auto count = parse_count(tokens);
+    if (!count) {
+      problems.add("tokens: expected a number such as 500000, 10M or 1.5B, got \"" +
+                   clipped(tokens) + "\"");
+      return 2;
+    }
+    steps = std::llround(*count / static_cast<double>(tokens_per_step));
+  }
+  if (steps < 2) {
+    problems.add("a branch's length: expected at least 2 steps of " +
+                 std::to_string(tokens_per_step) + " tokens, got " + std::to_string(steps));
+    return 2;
+  }
+  return steps;
+}
 
 void validate(const RunConfig& config, Problems& problems) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
@@ -107,6 +158,22 @@ void validate(const RunConfig& config, Problems& problems) {
     problems.add("train.micro_rows: expected a divisor of rows = " + number(train.rows) + ", got " +
                  number(train.micro_rows));
   }
+  for (const std::string& group : train.no_decay) {
+    const std::vector<std::string> known(std::begin(plan::kParameterGroups),
+                                         std::end(plan::kParameterGroups));
+    if (std::find(known.begin(), known.end(), group) == known.end()) {
+      problems.add("train.no_decay: expected " + join_choices(known) + ", got \"" + clipped(group) +
+                   "\"");
+    }
+  }
+  if (train.precision == arch::Precision::kBf16 && !model::has_bf16_products()) {
+    problems.add(
+        "train.precision: this machine has no bf16 products (AVX512-BF16 or AMX); expected fp32");
+  }
+  if (train.schedule != Schedule::kWsd && train.decay_steps > 0 && !config.branch) {
+    problems.add("train.decay_steps: a decay tail belongs to schedule = \"wsd\", got \"" +
+                 std::string(enum_name(train.schedule)) + "\"");
+  }
   if (train.decay_steps == 1) {
     problems.add(
         "train.decay_steps: expected 0 or at least 2 (its first step has the stable rate, its last "
@@ -122,10 +189,17 @@ void validate(const RunConfig& config, Problems& problems) {
                    " with decay_steps = " + number(train.decay_steps) + " ends at " +
                    number(steps) + ", got " + number(train.steps));
     }
+    if (!config.branches.at.empty()) {
+      problems.add("branches: a branch has none of its own; they belong to a stable run");
+    }
+  } else if (train.schedule == Schedule::kCosine && train.warmup_steps >= train.steps) {
+    problems.add("train.steps: expected more than warmup_steps = " + number(train.warmup_steps) +
+                 " under schedule = \"cosine\", got " + number(train.steps));
   } else if (train.warmup_steps + train.decay_steps > train.steps) {
     problems.add("train.steps: expected at least warmup_steps + decay_steps = " +
                  number(train.warmup_steps + train.decay_steps) + ", got " + number(train.steps));
   }
+  validate_branches(config, problems);
 }
 
 RunConfig read_run_config(const std::filesystem::path& file) {
@@ -151,6 +225,9 @@ RunConfig read_run_config(const std::filesystem::path& file) {
   read_data(config.data, root.table("data", problems), file, problems);
   read_fields(config.train, root.table("train", problems), problems);
   read_fields(config.router, root.table("router", problems), problems);
+  if (root.has("branches")) {
+    read_fields(config.branches, root.table("branches", problems), problems);
+  }
   if (root.has("branch")) {
     TomlTable table = root.table("branch", problems);
     BranchPoint branch;
@@ -194,6 +271,9 @@ std::string to_toml(const RunConfig& config, const std::filesystem::path& file) 
     text += "\n[branch]\n" + line("parent", relative_text(config.branch->parent, file)) +
             line("step", config.branch->step);
   }
+  if (config.branches != BranchPlan{}) {
+    text += "\n[branches]\n" + fields_to_toml(config.branches);
+  }
   return text;
 }
 
@@ -202,9 +282,9 @@ void write_run_config(const RunConfig& config, const std::filesystem::path& file
 }
 
 Json identity(const RunConfig& config) {
-  static const std::set<std::string> kFree = {"checkpoint_every", "keep_last",   "keep_steps",
-                                              "eval_every",       "eval_tokens", "log_every",
-                                              "router_every"};
+  static const std::set<std::string> kFree = {
+      "checkpoint_every", "keep_last",  "keep_steps",     "eval_every", "eval_tokens", "log_every",
+      "router_every",     "keep_every", "on_write_error", "peak_flops", "tensorboard"};
   Json flat = Json::object();
   flat["seed"] = config.seed;
   flat["threads"] = config.threads;
@@ -222,7 +302,8 @@ Json identity(const RunConfig& config) {
     if (!kFree.contains(key)) flat["train." + key] = value;
   }
   flat["train.micro_rows"] = config.micro_rows();
-  if (config.train.decay_steps == 0) {  // a run without a tail may be made longer
+  const bool tail = config.train.decay_steps > 0 || config.train.schedule == Schedule::kCosine;
+  if (!tail) {  // a run without a tail may be made longer
     for (const char* key : {"train.steps", "train.decay", "train.min_lr_ratio"}) flat.erase(key);
   }
   const Json router = fields_to_json(config.router);

@@ -4,6 +4,7 @@
 //   name, seed, threads             [router]   balance, coefficients  (RouterOptions)
 //   [model]  config.json's keys     [data]     store, row_length, pool, first_row
 //   [model.loop]                    [branch]   parent, step           (decay branches only)
+//                                   [branches] at, decay_steps        (branches made by the run)
 //
 //   RunConfig run = read_run_config("runs/a/run.toml");   // paths become absolute
 //   write_run_config(run, "elsewhere/run.toml");          // complete, paths relative to the file
@@ -26,6 +27,7 @@ namespace smelt::train {
 using plan::Balance;
 using plan::DecayShape;
 using plan::RouterOptions;
+using plan::Schedule;
 using plan::TrainOptions;
 
 struct DataSource {
@@ -45,6 +47,24 @@ struct BranchPoint {
   friend bool operator==(const BranchPoint&, const BranchPoint&) = default;
 };
 
+/// Decay branches that a stable run trains itself, once it is done: RUN/branches/step-….
+struct BranchPlan {
+  std::vector<std::int64_t> at;
+  std::int64_t decay_steps = 0;
+  std::string tokens;
+
+  template <class Self, class Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit(Field{"at", "steps that a decay branch forks at, once the run is done", "steps", 1, 1e12},
+          self.at);
+    visit(Field{"decay_steps", "length of each; or give tokens", "steps", 0, 1e12},
+          self.decay_steps);
+    visit(Field{"tokens", "length of each in tokens (10M, 1.5B), to the nearest step"},
+          self.tokens);
+  }
+  friend bool operator==(const BranchPlan&, const BranchPlan&) = default;
+};
+
 struct RunConfig {
   std::string name;
   std::uint64_t seed = 1;    // initial weights and data order
@@ -54,7 +74,10 @@ struct RunConfig {
   TrainOptions train;
   RouterOptions router;
   std::optional<BranchPoint> branch;
+  BranchPlan branches;
 
+  /// Steps whose checkpoints are written and never deleted: keep_steps and the forks.
+  std::vector<std::int64_t> kept_steps() const;
   /// Step that the run starts behind.
   std::int64_t first_step() const { return branch ? branch->step : 0; }
   std::int64_t micro_rows() const { return train.micro_rows ? train.micro_rows : train.rows; }
@@ -67,6 +90,11 @@ RunConfig read_run_config(const std::filesystem::path& file);
 
 /// Adds what is inconsistent within `config`.
 void validate(const RunConfig& config, Problems& problems);
+
+/// Length in steps of a branch that is given in steps or in tokens ("10M", to the nearest step);
+/// adds a problem when it is given in neither or both ways, or is shorter than 2 steps.
+std::int64_t branch_steps(std::int64_t decay_steps, const std::string& tokens,
+                          std::int64_t tokens_per_step, Problems& problems);
 
 /// Text of the run.toml that would lie at `file`: every field written out.
 std::string to_toml(const RunConfig& config, const std::filesystem::path& file);

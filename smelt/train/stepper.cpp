@@ -11,6 +11,12 @@
 namespace smelt::train {
 namespace {
 
+model::Decoder with_execution(model::Decoder decoder, const TrainOptions& options) {
+  decoder.precision = options.precision;
+  decoder.recompute = options.recompute;
+  return decoder;
+}
+
 model::NamedTensors trainable(const model::Decoder& decoder) {
   model::NamedTensors parameters = model::named_parameters(decoder);
   for (auto& [name, tensor] : parameters) tensor.set_requires_grad(true);
@@ -22,7 +28,7 @@ model::NamedTensors trainable(const model::Decoder& decoder) {
 Stepper::Stepper(const RunConfig& config, model::Decoder decoder, Moments moments,
                  data::RowStream rows)
     : config_(config),
-      decoder_(std::move(decoder)),
+      decoder_(with_execution(std::move(decoder), config.train)),
       rows_(std::move(rows)),
       optimizer_(config.train, trainable(decoder_), std::move(moments)) {}
 
