@@ -17,12 +17,11 @@ struct Options {
 void add_branch(CLI::App& program, Session& session) {
   CLI::App& verb = new_verb(program, session, "branch",
                             "A decay branch from a checkpoint of a run, over fresh tokens",
-                            "smelt branch runs/a --step 500 --decay-steps 100 --out runs/a-500");
+                            "smelt branch runs/a --at 500 --decay-steps 100 --out runs/a-500");
   auto options = std::make_shared<Options>();
   verb.add_option("RUN", options->run, "folder of the parent run")->required();
   verb.add_option("--out", options->out, "run folder of the branch")->required();
   add_flags(verb, options->branch);
-  verb.get_option("--decay-steps")->required();
   verb.callback([&session, options] {
     watch_signals();
     const std::filesystem::path out = options->out;

@@ -1,7 +1,11 @@
 // smelt train: one run from its run.toml; started again it resumes, or says that it is finished.
 #include <fmt/format.h>
 
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <memory>
+#include <thread>
 
 #include "cli/flags.h"
 #include "cli/training.h"
@@ -14,6 +18,7 @@ namespace {
 struct Options {
   std::string run, out;
   std::int64_t time_steps = 0;
+  bool accept_changes = false;
 };
 
 /// Thrown out of an evaluation's progress report: the only way to end it early.
@@ -64,6 +69,12 @@ std::string text(const train::RunResult& result) {
                      result.loss, duration_text(result.seconds), where);
 }
 
+std::string text_with_branches(const train::RunResult& result) {
+  std::string all = text(result);
+  for (const auto& branch : result.branches) all += "  " + branch.name + " " + text(branch);
+  return all;
+}
+
 void time_steps(Session& session, const train::RunConfig& config, std::int64_t steps) {
   train::Callbacks callbacks;
   callbacks.stop = [] { return signal_seen() != 0; };
@@ -80,24 +91,56 @@ void time_steps(Session& session, const train::RunConfig& config, std::int64_t s
 
 }  // namespace
 
+namespace {
+
+/// What several ranks do with an error: the first to have it says so and ends all.
+[[noreturn]] void fail_all(train::Collectives& ranks, const std::string& message) {
+  if (!ranks.leads()) {
+    // Most errors meet every rank alike, and rank 0 tells them.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::fprintf(stderr, "rank %d: ", ranks.rank());
+  }
+  std::fprintf(stderr, "%s\n", message.c_str());
+  ranks.abort(1);
+}
+
+train::RunResult run_on(train::Collectives& ranks, const train::RunConfig& config,
+                        const std::filesystem::path& folder, const train::Callbacks& callbacks) {
+  if (ranks.size() == 1) return train::run(config, folder, callbacks);
+  try {
+    return train::run(config, folder, callbacks, ranks);
+  } catch (const std::exception& error) {
+    fail_all(ranks, error.what());
+  }
+}
+
+}  // namespace
+
 void train_and_report(Session& session, const train::RunConfig& config,
-                      const std::filesystem::path& folder) {
+                      const std::filesystem::path& folder, bool accept_changes) {
+  const auto launched = train::launched_ranks();
+  train::Collectives& ranks = launched ? *launched : train::single_process();
   train::Callbacks callbacks;
+  callbacks.accept_changes = accept_changes;
   callbacks.progress = [&](const ProgressEvent& event) { session.progress(event); };
   callbacks.log = [&](const std::string& line) { session.progress.log(line); };
   callbacks.stop = [] { return signal_seen() != 0; };
   std::optional<data::TokenStore> store;
   if (config.train.eval_every > 0) {
-    store = data::TokenStore::open(config.data.store);
     callbacks.evaluate = [&](std::int64_t, const model::Decoder& decoder) {
+      if (!store) store = data::TokenStore::open(config.data.store);
       return evaluate_tuning(config, *store, decoder);
     };
   }
-  const auto result = train::run(config, folder, callbacks);
+  const auto result = run_on(ranks, config, folder, callbacks);
   session.progress.finish();
-  if (result.status == train::RunStatus::kDiverged) session.exit_code = 1;
-  if (result.status == train::RunStatus::kInterrupted) session.exit_code = 128 + signal_seen();
-  print_result(session, train::to_json(result), text(result));
+  // The last to be worked on says how it all ended.
+  const auto status = result.branches.empty() ? result.status : result.branches.back().status;
+  if (status == train::RunStatus::kDiverged) session.exit_code = 1;
+  if (status == train::RunStatus::kInterrupted) {
+    session.exit_code = 128 + (signal_seen() ? signal_seen() : SIGTERM);
+  }
+  if (ranks.leads()) print_result(session, train::to_json(result), text_with_branches(result));
 }
 
 void add_train(CLI::App& program, Session& session) {
@@ -109,6 +152,8 @@ void add_train(CLI::App& program, Session& session) {
   verb.add_option("--time-steps", options->time_steps,
                   "time this many steps of this geometry, alone, and write nothing")
       ->check(within(1, 1000000));
+  verb.add_flag("--accept-changes", options->accept_changes,
+                "resume although threads, [train], [router] or a version have changed");
   verb.callback([&session, options] {
     watch_signals();
     std::filesystem::path file = options->run;
@@ -118,7 +163,8 @@ void add_train(CLI::App& program, Session& session) {
     if (options->time_steps > 0) return time_steps(session, config, options->time_steps);
     const auto own = std::filesystem::absolute(file).parent_path();
     train_and_report(session, config,
-                     options->out.empty() ? own : std::filesystem::path(options->out));
+                     options->out.empty() ? own : std::filesystem::path(options->out),
+                     options->accept_changes);
   });
 }
 

@@ -66,9 +66,10 @@ Row RowStream::row(std::uint64_t i) {
 }
 
 void RowStream::row(std::uint64_t i, std::span<std::int32_t> tokens,
-                    std::span<std::int32_t> segments) {
+                    std::span<std::int32_t> segments, std::span<std::int32_t> domains) {
   const auto length = static_cast<std::uint64_t>(row_length_);
-  if (tokens.size() != length || segments.size() != length) {
+  if (tokens.size() != length || segments.size() != length ||
+      (!domains.empty() && domains.size() != length)) {
     throw Error("data", "a row needs room for " + std::to_string(length) + " tokens and segments");
   }
   load_epoch(i / rows_per_epoch_);
@@ -84,6 +85,10 @@ void RowStream::row(std::uint64_t i, std::span<std::int32_t> tokens,
     const std::uint64_t count = std::min(record.length - skipped, length - filled);
     store_.copy_tokens(record.offset + skipped, tokens.subspan(filled, count));
     std::fill_n(segments.begin() + static_cast<std::ptrdiff_t>(filled), count, segment);
+    if (!domains.empty()) {
+      std::fill_n(domains.begin() + static_cast<std::ptrdiff_t>(filled), count,
+                  static_cast<std::int32_t>(record.domain));
+    }
     filled += count;
   }
 }

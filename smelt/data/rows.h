@@ -34,8 +34,10 @@ class RowStream {
 
   /// Row `i` counted over all epochs.
   Row row(std::uint64_t i);
-  /// The same into [row_length] buffers of the caller.
-  void row(std::uint64_t i, std::span<std::int32_t> tokens, std::span<std::int32_t> segments);
+  /// The same into [row_length] buffers of the caller; `domains`, if given, receives each token's
+  /// domain (index into store().domains()).
+  void row(std::uint64_t i, std::span<std::int32_t> tokens, std::span<std::int32_t> segments,
+           std::span<std::int32_t> domains = {});
 
   std::uint64_t rows_per_epoch() const { return rows_per_epoch_; }
   /// Tokens that an epoch leaves out at its end (less than a row).

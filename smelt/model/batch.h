@@ -33,11 +33,13 @@ struct Piece {
 struct Batch {
   std::int64_t rows = 0;
   std::int64_t row_length = 0;
-  at::Tensor tokens;              // [N] int64
-  at::Tensor positions;           // [N] int64, in the document, from 0
-  at::Tensor targets;             // [N] int64, kMasked where there is none
-  std::vector<Piece> pieces;      // ascending, disjoint, cover [0, N)
-  std::int64_t target_count = 0;  // unmasked targets
+  at::Tensor tokens;                  // [N] int64
+  at::Tensor positions;               // [N] int64, in the document, from 0
+  at::Tensor targets;                 // [N] int64, kMasked where there is none
+  std::vector<Piece> pieces;          // ascending, disjoint, cover [0, N)
+  std::int64_t target_count = 0;      // unmasked targets
+  std::vector<std::int32_t> domains;  // [N], domain of each token's document; or empty
+  std::int32_t domain_count = 0;
 
   std::int64_t size() const { return rows * row_length; }
 };

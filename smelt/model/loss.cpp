@@ -52,7 +52,8 @@ Scored unmasked(const at::Tensor& targets, std::int64_t vocab) {
 /// rows at a time, and only scaled on the way back.
 struct SumNll : Function<SumNll> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
-                            const Scored& scored, Precision precision, bool with_gradient) {
+                            const Scored& scored, Precision precision, bool with_gradient,
+                            at::Tensor* token_nll) {
     const std::int64_t count = scored.positions.numel(), width = hidden.size(1);
     const std::int64_t vocab = head.size(0);
     const std::int64_t chunk = std::clamp<std::int64_t>(kChunkLogits / vocab, kTileRows, 1024);
@@ -86,7 +87,11 @@ struct SumNll : Function<SumNll> {
       ctx->save_for_backward({drows, dhead, scored.positions});
       ctx->saved_data["tokens"] = hidden.size(0);
     }
-    return nll.sum();
+    if (token_nll) {
+      *token_nll = at::zeros({hidden.size(0)}, hidden.options());
+      token_nll->index_copy_(0, scored.positions, nll);
+    }
+    return nll.sum(at::kDouble);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -96,17 +101,18 @@ struct SumNll : Function<SumNll> {
     at::Tensor dhidden =
         at::zeros({ctx->saved_data["tokens"].toInt(), drows.size(1)}, drows.options());
     dhidden.index_copy_(0, positions, drows * up);
-    return {dhidden, dhead * up, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dhidden, dhead * up, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {
+at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets,
+                   at::Tensor* token_nll) {
   const Scored scored = unmasked(targets.contiguous(), decoder.head.size(0));
   const bool with_gradient =
       at::GradMode::is_enabled() && (hidden.requires_grad() || decoder.head.requires_grad());
-  return SumNll::apply(hidden, decoder.head, scored, decoder.precision, with_gradient);
+  return SumNll::apply(hidden, decoder.head, scored, decoder.precision, with_gradient, token_nll);
 }
 
 at::Tensor token_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets) {

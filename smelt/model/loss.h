@@ -18,10 +18,11 @@
 namespace smelt::model {
 
 /// hidden [N, H] (Forward::hidden), targets [N] int64 -> Σ of the unmasked targets' NLL in nats,
-/// scalar.  The head is applied to unmasked rows only, a chunk of rows at a time; the logits of the
-/// whole batch never exist at once.  Differentiable, once.  A target outside [0, V) other than
-/// kMasked throws Error.
-at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets);
+/// fp64 scalar.  `token_nll`, if given, receives each position's, [N], 0 where masked.  The head is
+/// applied to unmasked rows only, a chunk of rows at a time; the logits of the whole batch never
+/// exist at once.  Differentiable, once.  A target outside [0, V) other than kMasked throws Error.
+at::Tensor sum_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets,
+                   at::Tensor* token_nll = nullptr);
 
 /// The same per token, [N], exactly 0 where masked; no gradient.
 at::Tensor token_nll(const Decoder& decoder, const at::Tensor& hidden, const at::Tensor& targets);

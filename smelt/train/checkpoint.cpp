@@ -11,6 +11,7 @@
 #include "smelt/core/error.h"
 #include "smelt/core/file.h"
 #include "smelt/core/hash.h"
+#include "smelt/core/version.h"
 #include "smelt/model/weights.h"
 
 namespace smelt::train {
@@ -77,6 +78,14 @@ Moments read_moments(const fs::path& file, const model::NamedTensors& parameters
   return moments;
 }
 
+}  // namespace
+
+Json program_versions() {
+  return {{"smelt", version()}, {"torch", TORCH_VERSION}};
+}
+
+namespace {
+
 Json state_json(const TrainState& state) {
   return {{"schema", kSchema},
           {"step", state.step},
@@ -88,8 +97,10 @@ Json state_json(const TrainState& state) {
           {"skipped_steps", state.skipped_steps},
           {"skipped_in_a_row", state.skipped_in_a_row},
           {"last_loss", state.last_loss},
+          {"loss_mean", state.loss_mean},
+          {"loss_square", state.loss_square},
           {"seconds", state.seconds},
-          {"versions", {{"torch", TORCH_VERSION}}},
+          {"versions", program_versions()},
           {"run", state.identity}};
 }
 
@@ -105,7 +116,10 @@ TrainState state_from_json(const Json& json, const std::string& name) {
   state.skipped_in_a_row = json_get<std::int64_t>(json, "skipped_in_a_row", name);
   state.last_loss = json_get<double>(json, "last_loss", name);
   state.seconds = json_get<double>(json, "seconds", name);
+  state.loss_mean = json_get<double>(json, "loss_mean", name);
+  state.loss_square = json_get<double>(json, "loss_square", name);
   state.identity = json_get<Json>(json, "run", name);
+  state.versions = json_get<Json>(json, "versions", name);
   return state;
 }
 

@@ -32,8 +32,11 @@ struct TrainState {
   std::int64_t skipped_steps = 0;
   std::int64_t skipped_in_a_row = 0;
   double last_loss = 0;
-  double seconds = 0;  // spent in steps so far
-  Json identity;       // run_config.h
+  double loss_mean = 0;    // running, of the finite losses: what a spike is told by
+  double loss_square = 0;  // running mean of their squares
+  double seconds = 0;      // spent in steps so far
+  Json identity;           // run_config.h
+  Json versions;           // of the programs that wrote it
 };
 
 struct Checkpoint {
@@ -48,6 +51,9 @@ std::string checkpoint_name(std::int64_t step);
 
 /// Steps of the checkpoint folders of a run, ascending; whole or not.
 std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& run_folder);
+
+/// Of this program and its LibTorch: other ones may give other bits.
+Json program_versions();
 
 /// Writes RUN/checkpoints/step-…; returns its path.  On failure (no space, …) nothing of it stays,
 /// the older checkpoints are untouched and Error is thrown.  `tokenizer_model` is the content of

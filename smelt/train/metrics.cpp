@@ -38,10 +38,39 @@ Kept kept_part(std::string_view text, std::int64_t step) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, double>> scalars(const Json& line) {
+  std::vector<std::pair<std::string, double>> found;
+  const auto add = [&](const std::string& tag, const Json& value) {
+    if (value.is_number()) found.emplace_back(tag, value.get<double>());
+  };
+  for (const auto& [key, value] : line.items()) {
+    if (key != "step" && key != "eval") add("train/" + key, value);
+  }
+  if (line.contains("domains")) {
+    for (const auto& [name, loss] : line.at("domains").items()) add("domains/" + name, loss);
+  }
+  if (line.contains("router")) {
+    for (const Json& layer : line.at("router")) {
+      const std::string where =
+          "router/layer " + layer.at("layer").dump() + ", visit " + layer.at("visit").dump() + "/";
+      for (const char* key : {"max_load", "entropy", "unused"}) add(where + key, layer.at(key));
+    }
+  }
+  if (line.contains("eval")) {
+    const Json& eval = line.at("eval");
+    if (eval.contains("loss")) add("eval/loss", eval.at("loss"));
+    if (eval.contains("domains")) {
+      for (const auto& [name, loss] : eval.at("domains").items()) add("eval/" + name, loss);
+    }
+  }
+  return found;
+}
+
 MetricsFile::MetricsFile(std::filesystem::path file, std::int64_t step) : file_(std::move(file)) {
   Kept kept;
   if (std::filesystem::exists(file_)) kept = kept_part(read_file(file_), step);
   has_evaluation_ = kept.has_evaluation;
+  bytes_ = kept.bytes;
   descriptor_ = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (descriptor_ < 0 || ::ftruncate(descriptor_, static_cast<off_t>(kept.bytes)) != 0) {
     const int code = errno;
@@ -56,15 +85,19 @@ MetricsFile::~MetricsFile() {
 }
 
 void MetricsFile::append(const Json& line) {
-  const std::string text = line.dump() + "\n";
-  for (std::size_t written = 0; written < text.size();) {
-    const ssize_t n = ::write(descriptor_, text.data() + written, text.size() - written);
+  pending_ += line.dump() + "\n";
+  for (std::size_t written = 0; written < pending_.size();) {
+    const ssize_t n = ::write(descriptor_, pending_.data() + written, pending_.size() - written);
     if (n >= 0) {
       written += static_cast<std::size_t>(n);
     } else if (errno != EINTR) {
-      throw Error("train", std::string("cannot write: ") + std::strerror(errno), file_.string());
+      const int code = errno;
+      if (::ftruncate(descriptor_, static_cast<off_t>(bytes_)) != 0) pending_.clear();
+      throw Error("train", std::string("cannot write: ") + std::strerror(code), file_.string());
     }
   }
+  bytes_ += pending_.size();
+  pending_.clear();
 }
 
 void MetricsFile::sync() {

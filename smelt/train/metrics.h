@@ -9,10 +9,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "smelt/core/json.h"
 
 namespace smelt::train {
+
+/// The numbers of a line as TensorBoard's scalars: "train/loss", "domains/Code", "router/layer 3,
+/// visit 2/max_load", "eval/loss", ….
+std::vector<std::pair<std::string, double>> scalars(const Json& line);
 
 class MetricsFile {
  public:
@@ -22,7 +29,8 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  /// Throws Error when the line cannot be written whole (no space).
+  /// Throws Error when the line cannot be written whole (no space); it is then kept and written
+  /// before the next one.
   void append(const Json& line);
   /// To disk.
   void sync();
@@ -33,6 +41,8 @@ class MetricsFile {
   std::filesystem::path file_;
   int descriptor_ = -1;
   bool has_evaluation_ = false;
+  std::string pending_;    // lines not yet written
+  std::size_t bytes_ = 0;  // of the file, whole lines
 };
 
 }  // namespace smelt::train

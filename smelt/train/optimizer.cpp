@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "smelt/core/error.h"
 
@@ -24,25 +25,45 @@ std::string parameter_group(const std::string& name) {
   return "";
 }
 
-AdamW::AdamW(const TrainOptions& options, model::NamedTensors parameters, Moments moments)
-    : options_(options), parameters_(std::move(parameters)), moments_(std::move(moments)) {
+AdamW::AdamW(const TrainOptions& options, model::NamedTensors parameters, Moments moments,
+             Collectives& ranks)
+    : options_(options), parameters_(std::move(parameters)), ranks_(&ranks) {
   Problems problems("train");
-  Group decayed{{}, options.weight_decay};
-  Group plain{{}, 0};
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& tensor = parameters_[i].second;
+  std::int64_t total = 0;
+  for (const auto& [name, tensor] : parameters_) {
     // The fused update walks raw memory.
     if (!tensor.is_contiguous() || tensor.scalar_type() != at::kFloat) {
-      problems.add("parameter " + parameters_[i].first + " must be contiguous fp32");
+      problems.add("parameter " + name + " must be contiguous fp32");
     }
-    const std::string group = parameter_group(parameters_[i].first);
-    const auto& without = options.no_decay;
-    const bool decays = std::find(without.begin(), without.end(), group) == without.end();
-    (decays ? decayed : plain).members.push_back(static_cast<std::int64_t>(i));
+    total += tensor.numel();
   }
   problems.throw_if_any();
-  for (Group& group : std::vector<Group>{decayed, plain}) {
-    if (!group.members.empty()) groups_.push_back(std::move(group));
+  const std::int64_t size = ranks.size(), rank = ranks.rank();
+  for (std::int64_t r = 0; r < size; ++r) {
+    counts_.push_back(total * (r + 1) / size - total * r / size);
+  }
+  const std::int64_t first = total * rank / size, last = total * (rank + 1) / size;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, tensor] = parameters_[i];
+    const auto& without = options.no_decay;
+    const bool decays =
+        std::find(without.begin(), without.end(), parameter_group(name)) == without.end();
+    const Slice slice{i, std::max<std::int64_t>(first - at, 0), std::min(last - at, tensor.numel()),
+                      decays ? options.weight_decay : 0};
+    at += tensor.numel();
+    if (slice.begin >= slice.end) continue;
+    slices_.push_back(slice);
+    const auto own = [&](const at::Tensor& whole) {
+      if (size == 1) return whole;
+      return whole.flatten().slice(0, slice.begin, slice.end).clone();
+    };
+    moments_.first.push_back(own(moments.first[i]));
+    moments_.second.push_back(own(moments.second[i]));
+  }
+  if (size > 1) {
+    all_ = at::empty({total}, at::kFloat);
+    own_ = at::empty({last - first}, at::kFloat);
   }
 }
 
@@ -50,20 +71,50 @@ void AdamW::clear_gradients() {
   for (auto& [name, tensor] : parameters_) tensor.mutable_grad() = at::Tensor();
 }
 
+std::vector<at::Tensor> AdamW::gradients() const {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : parameters_) {
+    const at::Tensor gradient = tensor.grad();
+    all.push_back(gradient.defined() ? gradient.contiguous() : at::zeros_like(tensor));
+  }
+  return all;
+}
+
+std::vector<at::Tensor> AdamW::own_gradients() {
+  const std::vector<at::Tensor> whole = gradients();
+  if (ranks_->size() == 1) return whole;
+  std::int64_t at = 0;
+  for (const at::Tensor& gradient : whole) {
+    all_.narrow(0, at, gradient.numel()).copy_(gradient.flatten());
+    at += gradient.numel();
+  }
+  ranks_->reduce_scatter(all_.const_data_ptr<float>(), own_.mutable_data_ptr<float>(), counts_);
+  std::vector<at::Tensor> own;
+  at = 0;
+  for (const Slice& slice : slices_) {
+    own.push_back(own_.narrow(0, at, slice.end - slice.begin));
+    at += slice.end - slice.begin;
+  }
+  return own;
+}
+
 UpdateResult AdamW::step(double lr, std::int64_t update) {
   torch::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  for (auto& [name, tensor] : parameters_) {
-    at::Tensor gradient = tensor.grad();
-    gradients.push_back(gradient.defined() ? gradient.contiguous() : at::zeros_like(tensor));
-  }
-  const at::Tensor norms = at::stack(at::_foreach_norm(gradients, 2)).to(at::kDouble);
+  const std::vector<at::Tensor> grads = own_gradients();
+  const at::Tensor norms = at::stack(at::_foreach_norm(grads, 2)).to(at::kDouble);
   UpdateResult result;
-  result.grad_norm = norms.square().sum().sqrt().item<double>();
+  double squares = norms.square().sum().item<double>();
+  ranks_->sum(std::span(&squares, 1));
+  result.grad_norm = std::sqrt(squares);
   if (!std::isfinite(result.grad_norm)) {
+    std::vector<std::int64_t> bad(parameters_.size());
     const auto* norm = norms.const_data_ptr<double>();
+    for (std::size_t s = 0; s < slices_.size(); ++s) {
+      if (!std::isfinite(norm[s])) bad[slices_[s].parameter] = 1;
+    }
+    ranks_->sum(std::span(bad));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (!std::isfinite(norm[i])) result.non_finite.push_back(parameters_[i].first);
+      if (bad[i] > 0) result.non_finite.push_back(parameters_[i].first);
     }
     return result;
   }
@@ -73,21 +124,60 @@ UpdateResult AdamW::step(double lr, std::int64_t update) {
     scale = at::scalar_tensor(result.grad_norm / options_.clip, at::kFloat);
   }
   const at::Tensor count = at::scalar_tensor(static_cast<double>(update), at::kFloat);
-  for (const Group& group : groups_) {
-    std::vector<at::Tensor> weights, grads, first, second;
-    for (const std::int64_t member : group.members) {
-      const auto i = static_cast<std::size_t>(member);
-      weights.push_back(parameters_[i].second);
-      grads.push_back(gradients[i]);
-      first.push_back(moments_.first[i]);
-      second.push_back(moments_.second[i]);
+  for (const double decay : {options_.weight_decay, 0.0}) {
+    std::vector<at::Tensor> weights, gradients_of, first, second;
+    for (std::size_t s = 0; s < slices_.size(); ++s) {
+      const Slice& slice = slices_[s];
+      if (slice.weight_decay != decay) continue;
+      const at::Tensor& whole = parameters_[slice.parameter].second;
+      weights.push_back(ranks_->size() == 1 ? whole
+                                            : whole.view(-1).slice(0, slice.begin, slice.end));
+      gradients_of.push_back(grads[s]);
+      first.push_back(moments_.first[s]);
+      second.push_back(moments_.second[s]);
     }
+    if (weights.empty()) continue;
     const std::vector<at::Tensor> counts(weights.size(), count);
-    at::_fused_adamw_(weights, grads, first, second, {}, counts, lr, options_.beta1, options_.beta2,
-                      group.weight_decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
+    at::_fused_adamw_(weights, gradients_of, first, second, {}, counts, lr, options_.beta1,
+                      options_.beta2, decay, options_.eps, /*amsgrad=*/false, /*maximize=*/false,
                       scale);
+    if (decay == 0.0) break;  // without weight decay both groups are one
   }
+  if (ranks_->size() > 1) share_weights();
   return result;
+}
+
+void AdamW::share_weights() {
+  std::int64_t at = 0;
+  for (const Slice& slice : slices_) {
+    const std::int64_t count = slice.end - slice.begin;
+    const at::Tensor& whole = parameters_[slice.parameter].second;
+    own_.narrow(0, at, count).copy_(whole.view(-1).slice(0, slice.begin, slice.end));
+    at += count;
+  }
+  ranks_->all_gather(own_.const_data_ptr<float>(), all_.mutable_data_ptr<float>(), counts_);
+  at = 0;
+  for (auto& [name, tensor] : parameters_) {
+    tensor.view(-1).copy_(all_.narrow(0, at, tensor.numel()));
+    at += tensor.numel();
+  }
+}
+
+Moments AdamW::moments() const {
+  if (ranks_->size() == 1) return moments_;
+  const auto whole = [&](const std::vector<at::Tensor>& own) {
+    at::Tensor all = at::empty_like(all_);
+    const at::Tensor joined = own.empty() ? at::empty({0}, at::kFloat) : at::cat(own);
+    ranks_->all_gather(joined.const_data_ptr<float>(), all.mutable_data_ptr<float>(), counts_);
+    std::vector<at::Tensor> tensors;
+    std::int64_t at = 0;
+    for (const auto& [name, tensor] : parameters_) {
+      tensors.push_back(all.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+      at += tensor.numel();
+    }
+    return tensors;
+  };
+  return {whole(moments_.first), whole(moments_.second)};
 }
 
 }  // namespace smelt::train

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "smelt/model/decoder.h"
+#include "smelt/train/collectives.h"
 #include "smelt/train/run_config.h"
 
 namespace smelt::train {
@@ -40,25 +41,40 @@ std::string parameter_group(const std::string& name);
 
 class AdamW {
  public:
-  /// `parameters` and `moments` are updated in place; their storage is shared, not copied.
-  AdamW(const TrainOptions& options, model::NamedTensors parameters, Moments moments);
+  /// `parameters` and `moments` are updated in place; their storage is shared, not copied.  With
+  /// several ranks (ZeRO-1) each keeps the moments of its part of all elements and updates that.
+  AdamW(const TrainOptions& options, model::NamedTensors parameters, Moments moments,
+        Collectives& ranks = single_process());
 
-  /// One update from the parameters' grad (no grad = zero).  `update` is t, from 1.
+  /// One update from the parameters' grad (no grad = zero), summed over the ranks.  `update` is t,
+  /// from 1.
   UpdateResult step(double lr, std::int64_t update);
   void clear_gradients();
 
-  const Moments& moments() const { return moments_; }
+  /// Whole, put together from all ranks where there are several: all must call it.
+  Moments moments() const;
 
  private:
-  struct Group {  // one weight decay
-    std::vector<std::int64_t> members;
+  /// Elements begin … end - 1 of a parameter, updated by this rank.
+  struct Slice {
+    std::size_t parameter = 0;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
     double weight_decay = 0;
   };
 
+  std::vector<at::Tensor> gradients() const;
+  /// This rank's slices of the gradients, summed over the ranks.
+  std::vector<at::Tensor> own_gradients();
+  void share_weights();
+
   TrainOptions options_;
   model::NamedTensors parameters_;
-  Moments moments_;
-  std::vector<Group> groups_;
+  Collectives* ranks_;
+  std::vector<Slice> slices_;
+  std::vector<std::int64_t> counts_;  // elements of each rank
+  Moments moments_;                   // one per slice
+  at::Tensor all_, own_;              // [elements], of all ranks and of this one; with several only
 };
 
 }  // namespace smelt::train

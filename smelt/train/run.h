@@ -18,6 +18,7 @@
 #include "smelt/core/json.h"
 #include "smelt/core/progress.h"
 #include "smelt/model/decoder.h"
+#include "smelt/train/collectives.h"
 #include "smelt/train/run_config.h"
 
 namespace smelt::train {
@@ -31,6 +32,10 @@ enum class RunStatus {
 
 /// All may be empty.
 struct Callbacks {
+  /// Resumes under another configuration of what is safe to change: threads, [train], [router],
+  /// program versions; each change is logged.
+  bool accept_changes = false;
+
   ProgressSink progress;
   LogSink log;                 // warnings and milestones
   std::function<bool()> stop;  // polled before every micro-batch
@@ -59,9 +64,10 @@ Json to_json(const RunResult& result);
 /// Trains what is left of the run in `folder`, then of its [branches], each a run folder
 /// RUN/branches/step-….  Throws Error for a checkpoint of another
 /// configuration or data order (naming both), a store that does not fit, a full disk, a folder that
-/// another process trains in.
+/// another process trains in.  With several ranks all call it; rank 0 alone reports, evaluates and
+/// writes, and a rank that throws must abort the others.
 RunResult run(const RunConfig& config, const std::filesystem::path& folder,
-              const Callbacks& callbacks = {});
+              const Callbacks& callbacks = {}, Collectives& ranks = single_process());
 
 struct BranchOptions {
   std::int64_t at = 0;

@@ -29,6 +29,7 @@ using plan::DecayShape;
 using plan::RouterOptions;
 using plan::Schedule;
 using plan::TrainOptions;
+using plan::WriteError;
 
 struct DataSource {
   std::filesystem::path store;    // absolute once read

@@ -3,9 +3,10 @@
 //   objective = Σ nll / targets of the step + c_lb · mean LB + c_z · mean z      means over
 //   executed layers
 //
-// Every term is divided by what the whole step holds, so any split gives the same gradient up to
-// rounding, but for the load balance "global", whose f counts the micro-batches so far.  Logged
-// values are those of the whole step.
+// Every rank brings the micro-batches of its own rows, as many as the others.  Every term is
+// divided by what the whole step holds, so any split gives the same gradient up to rounding, but
+// for the load balance "global", whose f counts the micro-batches so far.  Logged values are those
+// of the whole step.
 #pragma once
 
 #include <torch/torch.h>
@@ -19,6 +20,7 @@
 #include "smelt/core/json.h"
 #include "smelt/model/batch.h"
 #include "smelt/model/decoder.h"
+#include "smelt/train/collectives.h"
 #include "smelt/train/run_config.h"
 
 namespace smelt::train {
@@ -38,18 +40,22 @@ struct StepLosses {
   double objective = 0;
   double load_balance = 0;  // mean over executed layers; also when its coefficient is 0
   double z_loss = 0;        // mean over executed layers
-  at::Tensor counts;        // [executed layers, E] int64: tokens sent to each expert
-  std::string failure;      // why the forward pass stopped (router logits not finite); else empty
+  std::vector<double>
+      domain_loss;      // mean NLL of the targets in each domain's documents; NaN without
+  at::Tensor counts;    // [executed layers, E] int64: tokens sent to each expert
+  std::string failure;  // why the forward pass stopped (router logits not finite); else empty
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
 
 /// Adds the gradient of the step's objective to the parameters' grad.  Returns nothing when `stop`
-/// said so between micro-batches (gradients are then meaningless).
+/// said so, on any rank, between micro-batches (gradients are then meaningless).  The gradient is
+/// this rank's part: those of all ranks sum to the step's; the losses are the step's.
 std::optional<StepLosses> accumulate_gradients(const model::Decoder& decoder,
                                                const std::vector<model::Batch>& micro_batches,
                                                const RouterOptions& router,
-                                               const std::function<bool()>& stop = {});
+                                               const std::function<bool()>& stop = {},
+                                               Collectives& ranks = single_process());
 
 std::vector<RouterLoad> router_loads(const model::Decoder& decoder, const at::Tensor& counts);
 Json to_json(const std::vector<RouterLoad>& loads);

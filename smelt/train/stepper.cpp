@@ -1,10 +1,13 @@
 #include "smelt/train/stepper.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <span>
 
+#include "smelt/core/error.h"
 #include "smelt/core/hash.h"
 #include "smelt/train/schedule.h"
 
@@ -17,6 +20,18 @@ model::Decoder with_execution(model::Decoder decoder, const TrainOptions& option
   return decoder;
 }
 
+double mean_attended(const std::vector<model::Batch>& batches) {
+  double pairs = 0, tokens = 0;
+  for (const model::Batch& batch : batches) {
+    for (const model::Piece& piece : batch.pieces) {
+      const auto n = static_cast<double>(piece.length);
+      pairs += n * (n + 1) / 2;
+      tokens += n;
+    }
+  }
+  return pairs / tokens;
+}
+
 model::NamedTensors trainable(const model::Decoder& decoder) {
   model::NamedTensors parameters = model::named_parameters(decoder);
   for (auto& [name, tensor] : parameters) tensor.set_requires_grad(true);
@@ -26,31 +41,56 @@ model::NamedTensors trainable(const model::Decoder& decoder) {
 }  // namespace
 
 Stepper::Stepper(const RunConfig& config, model::Decoder decoder, Moments moments,
-                 data::RowStream rows)
+                 data::RowStream rows, Collectives& ranks)
     : config_(config),
       decoder_(with_execution(std::move(decoder), config.train)),
       rows_(std::move(rows)),
-      optimizer_(config.train, trainable(decoder_), std::move(moments)) {}
+      ranks_(&ranks),
+      optimizer_(config.train, trainable(decoder_), std::move(moments), ranks) {
+  const std::int64_t own = config.train.rows / ranks.size();
+  if (own * ranks.size() != config.train.rows || own % own_micro_rows() != 0) {
+    throw Error(
+        "train",
+        fmt::format(
+            "train.rows: expected a multiple of {} processes{}, got {}", ranks.size(),
+            config.train.micro_rows ? fmt::format(" x micro_rows = {}", own_micro_rows()) : "",
+            config.train.rows));
+  }
+}
+
+std::int64_t Stepper::own_micro_rows() const {
+  return config_.train.micro_rows ? config_.train.micro_rows
+                                  : std::max<std::int64_t>(config_.train.rows / ranks_->size(), 1);
+}
 
 std::vector<model::Batch> Stepper::read_batches(std::uint64_t first_row, std::string& fingerprint) {
   const auto length = static_cast<std::size_t>(config_.data.row_length);
-  const auto micro = static_cast<std::size_t>(config_.micro_rows());
+  const auto micro = static_cast<std::size_t>(own_micro_rows());
   const auto count = static_cast<std::size_t>(config_.train.rows);
-  std::vector<std::int32_t> row_tokens(length), row_segments(length);
+  const std::size_t own = count / static_cast<std::size_t>(ranks_->size());
+  const std::size_t own_first = own * static_cast<std::size_t>(ranks_->rank());
+  std::vector<std::int32_t> row_tokens(length), row_segments(length), row_domains(length);
   std::vector<std::int64_t> tokens(micro * length), segments(micro * length);
+  std::vector<std::int32_t> domains(micro * length);
   Hasher hasher;
   hasher.update(fingerprint);
   std::vector<model::Batch> batches;
+  // Every rank reads the whole step: the fingerprint is the same at any number of them.
   for (std::size_t r = 0; r < count; ++r) {
-    rows_.row(first_row + r, row_tokens, row_segments);
+    rows_.row(first_row + r, row_tokens, row_segments, row_domains);
     hasher.update(row_tokens.data(), length * sizeof(std::int32_t));
     hasher.update(row_segments.data(), length * sizeof(std::int32_t));
-    const auto at = static_cast<std::ptrdiff_t>((r % micro) * length);
+    if (r < own_first || r >= own_first + own) continue;
+    const std::size_t in_batch = (r - own_first) % micro;
+    const auto at = static_cast<std::ptrdiff_t>(in_batch * length);
     std::copy(row_tokens.begin(), row_tokens.end(), tokens.begin() + at);
     std::copy(row_segments.begin(), row_segments.end(), segments.begin() + at);
-    if (r % micro + 1 == micro) {
-      batches.push_back(model::make_batch(tokens, segments, config_.micro_rows(),
+    std::copy(row_domains.begin(), row_domains.end(), domains.begin() + at);
+    if (in_batch + 1 == micro) {
+      batches.push_back(model::make_batch(tokens, segments, own_micro_rows(),
                                           config_.data.row_length, config_.model.vocab_size));
+      batches.back().domains = domains;
+      batches.back().domain_count = static_cast<std::int32_t>(rows_.store().domains().size());
     }
   }
   fingerprint = hasher.digest();
@@ -66,8 +106,9 @@ std::optional<StepRecord> Stepper::advance(TrainState& state, const std::functio
   StepRecord record;
   std::string fingerprint = state.data_fingerprint;
   const auto batches = read_batches(state.next_row, fingerprint);
+  record.attended = mean_attended(batches);
   record.data_seconds = since(start);
-  auto losses = accumulate_gradients(decoder_, batches, config_.router, stop);
+  auto losses = accumulate_gradients(decoder_, batches, config_.router, stop, *ranks_);
   if (!losses) {
     optimizer_.clear_gradients();
     return std::nullopt;

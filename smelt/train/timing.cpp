@@ -1,23 +1,16 @@
 // Times steps of a geometry: the same Stepper as a run, nothing written.
-#include <sys/resource.h>
-
 #include <algorithm>
 
 #include "smelt/model/weights.h"
 #include "smelt/train/process.h"
 #include "smelt/train/run.h"
+#include "smelt/train/speed.h"
 #include "smelt/train/stepper.h"
 
 namespace smelt::train {
 namespace {
 
 constexpr std::int64_t kWarmupSteps = 2;
-
-double peak_rss_bytes() {
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  return 1024.0 * static_cast<double>(usage.ru_maxrss);
-}
 
 }  // namespace
 

@@ -192,7 +192,7 @@ TEST_F(RunTest, BranchDecaysOnFreshTokensFromItsParentsRate) {
   RunConfig parent = config();
   parent.train.keep_steps = {3};
   train::run(parent, root_ / "a");
-  const RunConfig branch = make_branch(root_ / "a", {3, 5, 0.2}, "a-3");
+  const RunConfig branch = make_branch(root_ / "a", {.at = 3, .decay_steps = 5, .min_lr_ratio = 0.2}, "a-3");
   EXPECT_EQ(branch.data.pool, data::Pool::kDecay);
   const RunResult result = train::run(branch, root_ / "a-3");
   EXPECT_EQ(result.step, 8);

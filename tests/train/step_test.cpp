@@ -59,7 +59,7 @@ Outcome outcome(const arch::ModelConfig& config, const RouterOptions& router, st
 
 TEST_F(StepTest, AnySplitIntoMicroBatchesGivesTheSameGradient) {
   for (const Balance balance : {Balance::kRow, Balance::kOff}) {
-    const RouterOptions router{balance, 0.5, 0.1};
+    const RouterOptions router = options(balance, 0.5, 0.1);
     const Outcome whole = outcome(config().model, router, 6, 6);
     for (const std::int64_t micro : {1, 2, 3}) {
       const Outcome split = outcome(config().model, router, 6, micro);
@@ -73,7 +73,7 @@ TEST_F(StepTest, AnySplitIntoMicroBatchesGivesTheSameGradient) {
 }
 
 TEST_F(StepTest, LoggedValuesDoNotDependOnTheSplit) {
-  const RouterOptions router{Balance::kGlobal, 0.5, 0.1};
+  const RouterOptions router = options(Balance::kGlobal, 0.5, 0.1);
   const Outcome whole = outcome(config().model, router, 6, 6);
   for (const std::int64_t micro : {1, 2, 3}) {
     const Outcome split = outcome(config().model, router, 6, micro);
@@ -85,7 +85,7 @@ TEST_F(StepTest, LoggedValuesDoNotDependOnTheSplit) {
 }
 
 TEST_F(StepTest, ValuesAreTheDefinitionsOverTheWholeStep) {
-  const RouterOptions router{Balance::kGlobal, 0.5, 0.1};
+  const RouterOptions router = options(Balance::kGlobal, 0.5, 0.1);
   const StepLosses losses = outcome(config().model, router, 6, 2).losses;
   // E Σ f P, mean of logsumexp² and Σ nll / targets straight from one forward pass over all rows.
   const model::Decoder decoder = trainable(config().model);
@@ -118,11 +118,11 @@ TEST_F(StepTest, CoefficientsReachTheRouter) {
     accumulate_gradients(decoder, batches(6, 6), router);
     return decoder.layers[1].gate.grad().clone();
   };
-  const at::Tensor off = gate({Balance::kOff, 0.5, 0});
-  EXPECT_FALSE(at::equal(off, gate({Balance::kGlobal, 0.5, 0})));
-  EXPECT_FALSE(at::equal(off, gate({Balance::kRow, 0.5, 0})));
-  EXPECT_FALSE(at::equal(off, gate({Balance::kOff, 0.5, 0.1})));
-  EXPECT_TRUE(at::equal(off, gate({Balance::kGlobal, 0, 0})));
+  const at::Tensor off = gate(options(Balance::kOff, 0.5, 0));
+  EXPECT_FALSE(at::equal(off, gate(options(Balance::kGlobal, 0.5, 0))));
+  EXPECT_FALSE(at::equal(off, gate(options(Balance::kRow, 0.5, 0))));
+  EXPECT_FALSE(at::equal(off, gate(options(Balance::kOff, 0.5, 0.1))));
+  EXPECT_TRUE(at::equal(off, gate(options(Balance::kGlobal, 0, 0))));
 }
 
 TEST_F(StepTest, StopLeavesBetweenMicroBatches) {
