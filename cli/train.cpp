@@ -4,6 +4,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <thread>
 
@@ -18,6 +19,7 @@ namespace {
 struct Options {
   std::string run, out;
   std::int64_t time_steps = 0;
+  std::string profile;
   bool accept_changes = false;
 };
 
@@ -75,10 +77,28 @@ std::string text_with_branches(const train::RunResult& result) {
   return all;
 }
 
-void time_steps(Session& session, const train::RunConfig& config, std::int64_t steps) {
+/// Per step, as a share of it; what no kernel of ours did is the last row.
+std::string profile_table(const train::StepTiming& timing) {
+  Table table({"kernel", "ms per step", "share", "calls"});
+  const auto steps = static_cast<double>(timing.steps);
+  double rest = timing.step_seconds;
+  for (const train::ProfileRow& row : timing.profile) {
+    const double seconds = row.seconds / steps;
+    rest -= seconds;
+    table.add_row({row.name, fmt::format("{:.2f}", 1e3 * seconds),
+                   fmt::format("{:.1f} %", 100 * seconds / timing.step_seconds),
+                   fmt::format("{:.0f}", static_cast<double>(row.calls) / steps)});
+  }
+  table.add_row({"everything else", fmt::format("{:.2f}", 1e3 * rest),
+                 fmt::format("{:.1f} %", 100 * rest / timing.step_seconds), ""});
+  return table.text();
+}
+
+void time_steps(Session& session, const train::RunConfig& config, std::int64_t steps,
+                const std::string& trace) {
   train::Callbacks callbacks;
   callbacks.stop = [] { return signal_seen() != 0; };
-  const auto timing = train::time_steps(config, steps, callbacks);
+  const auto timing = train::time_steps(config, steps, callbacks, trace);
   if (signal_seen()) session.exit_code = 128 + signal_seen();
   if (session.json) return print_json(train::to_json(timing));
   print(fmt::format(
@@ -87,6 +107,10 @@ void time_steps(Session& session, const train::RunConfig& config, std::int64_t s
       timing.step_seconds, timing.steps, with_commas(timing.tokens_per_second),
       with_si(timing.peak_rss_bytes), 100 * timing.data_share, 100 * timing.forward_share,
       100 * timing.backward_share, 100 * timing.optimizer_share));
+  if (!trace.empty() && timing.steps > 0) {
+    print("\n" + profile_table(timing) + "trace: " + trace +
+          " (chrome://tracing, ui.perfetto.dev)\n");
+  }
 }
 
 }  // namespace
@@ -102,6 +126,7 @@ namespace {
   }
   std::fprintf(stderr, "%s\n", message.c_str());
   ranks.abort(1);
+  std::_Exit(1);  // not reached: the compiler does not see it through the virtual call
 }
 
 train::RunResult run_on(train::Collectives& ranks, const train::RunConfig& config,
@@ -152,6 +177,10 @@ void add_train(CLI::App& program, Session& session) {
   verb.add_option("--time-steps", options->time_steps,
                   "time this many steps of this geometry, alone, and write nothing")
       ->check(within(1, 1000000));
+  verb.add_option(
+      "--profile", options->profile,
+      "time steps (5 unless --time-steps says otherwise) and write a trace of them here, "
+      "in Chrome's format");
   verb.add_flag("--accept-changes", options->accept_changes,
                 "resume although threads, [train], [router] or a version have changed");
   verb.callback([&session, options] {
@@ -160,7 +189,9 @@ void add_train(CLI::App& program, Session& session) {
     if (std::filesystem::is_directory(file)) file /= "run.toml";
     const auto config = train::read_run_config(file);
     train::prepare_process(config.threads);
-    if (options->time_steps > 0) return time_steps(session, config, options->time_steps);
+    if (!options->profile.empty() && options->time_steps == 0) options->time_steps = 5;
+    if (options->time_steps > 0)
+      return time_steps(session, config, options->time_steps, options->profile);
     const auto own = std::filesystem::absolute(file).parent_path();
     train_and_report(session, config,
                      options->out.empty() ? own : std::filesystem::path(options->out),

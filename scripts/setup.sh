@@ -26,7 +26,7 @@ die() {
 apt_packages=(
   g++ make pkg-config libeigen3-dev nlohmann-json3-dev libfmt-dev libcli11-dev libtomlplusplus-dev
   libsentencepiece-dev libsimdjson-dev libzstd-dev zlib1g-dev libxxhash-dev libgtest-dev libgmock-dev
-  libbenchmark-dev)
+  libbenchmark-dev libopenmpi-dev openmpi-bin)
 
 run_as_root() {
   if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi

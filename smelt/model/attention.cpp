@@ -87,6 +87,7 @@ void score(const float* a, std::int64_t stride, const float* columns, std::int64
 struct Attention : Function<Attention> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q_in, const at::Tensor& k_in,
                             const at::Tensor& v_in, std::span<const Piece> pieces) {
+    RECORD_FUNCTION("smelt::attention", {});
     const at::Tensor q = q_in.contiguous(), k = k_in.contiguous(), v = v_in.contiguous();
     const Layout at = layout_of(q, k);
     at::Tensor out = at::empty_like(q);
@@ -132,6 +133,7 @@ struct Attention : Function<Attention> {
   // With P = exp(scale · QKᵀ - lse) and δ_i = dO_i · O_i:
   //   dV = Pᵀ dO,  dS = scale · P ∘ (dO Vᵀ - δ),  dQ = dS K,  dK = dSᵀ Q
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::attention backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[3], &lse = saved[4];
     const at::Tensor grad = grads[0].contiguous();

@@ -54,6 +54,7 @@ struct SumNll : Function<SumNll> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
                             const Scored& scored, Precision precision, bool with_gradient,
                             at::Tensor* token_nll) {
+    RECORD_FUNCTION("smelt::head and cross entropy", {});
     const std::int64_t count = scored.positions.numel(), width = hidden.size(1);
     const std::int64_t vocab = head.size(0);
     const std::int64_t chunk = std::clamp<std::int64_t>(kChunkLogits / vocab, kTileRows, 1024);
@@ -95,6 +96,7 @@ struct SumNll : Function<SumNll> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::head and cross entropy backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &drows = saved[0], &dhead = saved[1], &positions = saved[2];
     const double up = grads[0].item<double>();

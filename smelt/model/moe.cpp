@@ -44,6 +44,7 @@ struct Route : Function<Route> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
                                std::int64_t k, bool renormalise, const std::string& where,
                                const at::Tensor& given) {
+    RECORD_FUNCTION("smelt::router", {});
     const std::int64_t n = x.size(0), experts = gate.size(0);
     at::Tensor probabilities =
         project(x, gate, Precision::kFp32);  // logits first, softmax in place
@@ -75,6 +76,7 @@ struct Route : Function<Route> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::router backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &gate = saved[1], &probabilities = saved[2];
     const at::Tensor &weights = saved[3], &chosen = saved[4];
@@ -189,6 +191,7 @@ struct Experts : Function<Experts> {
                             const at::Tensor& experts, const at::Tensor& gate_up,
                             const at::Tensor& down, double scale, Precision precision,
                             at::Tensor* write) {
+    RECORD_FUNCTION("smelt::experts", {});
     const at::Tensor residual = residual_in.contiguous(), x = x_in.contiguous();
     const Sizes s = sizes_of(x, weights, down);
     const Dispatch dispatch = sort_by_expert(experts, s.experts);
@@ -237,6 +240,7 @@ struct Experts : Function<Experts> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::experts backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &weights = saved[1], &gate_up = saved[2], &down = saved[3];
     const Dispatch dispatch{saved[5], saved[6], saved[7]};

@@ -40,6 +40,7 @@ std::int64_t chunk_count(std::int64_t rows) {
 struct RmsNorm : Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_in, const at::Tensor& weight,
                             double eps) {
+    RECORD_FUNCTION("smelt::rms norm", {});
     const at::Tensor x = x_in.contiguous();
     at::Tensor y = at::empty_like(x);
     const std::int64_t width = x.size(1);
@@ -55,6 +56,7 @@ struct RmsNorm : Function<RmsNorm> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::rms norm backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const at::Tensor dy = grads[0].contiguous();
@@ -99,6 +101,7 @@ struct ProjectQkv : Function<ProjectQkv> {
                                const std::optional<at::Tensor>& q_weight,
                                const std::optional<at::Tensor>& k_weight, const Rotary& rotary,
                                double eps, Precision precision) {
+    RECORD_FUNCTION("smelt::qkv projection", {});
     const at::Tensor q_norm = q_weight.value_or(at::Tensor());
     const at::Tensor k_norm = k_weight.value_or(at::Tensor());
     const at::Tensor x = x_in.contiguous();
@@ -135,6 +138,7 @@ struct ProjectQkv : Function<ProjectQkv> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::qkv projection backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &wq = saved[1], &wk = saved[2], &wv = saved[3];
     const at::Tensor &q_norm = saved[4], &k_norm = saved[5], &q_raw = saved[9], &k_raw = saved[10];
@@ -201,6 +205,7 @@ struct ProjectOnto : Function<ProjectOnto> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& residual,
                             const at::Tensor& input_in, const at::Tensor& weight, double scale,
                             Precision precision) {
+    RECORD_FUNCTION("smelt::output projection", {});
     const at::Tensor input = input_in.contiguous();
     at::Tensor out = project(input, weight, precision);
     const at::Tensor base = residual.contiguous();
@@ -218,6 +223,7 @@ struct ProjectOnto : Function<ProjectOnto> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    RECORD_FUNCTION("smelt::output projection backward", {});
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &input = saved[0], &weight = saved[1];
     const double scale = ctx->saved_data["scale"].toDouble();

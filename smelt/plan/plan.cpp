@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "smelt/plan/run_options.h"
@@ -83,6 +84,14 @@ std::vector<std::size_t> extreme_cells(const std::vector<Cell>& cells) {
   return found;
 }
 
+std::vector<std::size_t> tuned_cells(const RateOptions& rates, const std::vector<Cell>& cells) {
+  if (rates.rates.empty()) return {};
+  if (rates.cells == RateCells::kEnds) return extreme_cells(cells);
+  std::vector<std::size_t> all(cells.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
 /// Correlation of ln F and ln(1 − S) over the cells.
 double size_sparsity_correlation(const std::vector<Cell>& cells) {
   const auto n = static_cast<double>(cells.size());
@@ -151,8 +160,7 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       plan.cells.push_back(make_cell(study, scale, experts, attended, vocab_size));
     }
   }
-  plan.rate_cells =
-      study.rates.rates.empty() ? std::vector<std::size_t>{} : extreme_cells(plan.cells);
+  plan.rate_cells = tuned_cells(study.rates, plan.cells);
 
   const auto& horizons = study.horizons;
   plan.tokens_per_step = static_cast<double>(study.rows) * static_cast<double>(study.row_length);
@@ -161,8 +169,7 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
       (study.rates.steps ? study.rates.steps : first) +
       (study.rates.decay_steps ? study.rates.decay_steps : horizons.decay_steps);
   plan.trial_tokens = static_cast<double>(trial_steps) * plan.tokens_per_step;
-  plan.trials =
-      static_cast<double>(plan.rate_cells.size() * study.rates.rates.size() * kArms.size());
+  plan.trials = static_cast<double>(plan.rate_cells.size() * kArms.size()) * study.rates.runs();
   plan.pair_tokens = static_cast<double>(last + static_cast<std::int64_t>(horizons.steps.size()) *
                                                     horizons.decay_steps) *
                      plan.tokens_per_step;
@@ -187,8 +194,8 @@ Plan make_plan(const StudyConfig& study, double attended, std::int64_t vocab_siz
   for (const std::size_t c : plan.rate_cells) {
     for (const Arm arm : kArms) {
       const budget::Budget& b = plan.cells[c].budget(arm);
-      plan.flops_trials += (b.flops_per_token + b.flops_head) * plan.trial_tokens *
-                           static_cast<double>(study.rates.rates.size());
+      plan.flops_trials +=
+          (b.flops_per_token + b.flops_head) * plan.trial_tokens * study.rates.runs();
     }
   }
   plan.flops = plan.flops_trials + plan.flops_runs;

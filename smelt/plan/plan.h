@@ -35,7 +35,7 @@ struct Cell {
 
 struct Plan {
   std::vector<Cell> cells;              // in the order of the file
-  std::vector<std::size_t> rate_cells;  // cells whose rates are tried: smallest and largest F
+  std::vector<std::size_t> rate_cells;  // cells whose rates are tried
   double tokens_per_step = 0;
   double trial_tokens = 0;  // of one trial
   double trials = 0;        // number of trial runs

@@ -182,9 +182,10 @@ StudyConfig read_study_config(const std::filesystem::path& file, Problems& probl
                  rates.where("try"));
   }
   std::sort(study.rates.rates.begin(), study.rates.rates.end());
-  if (std::find(study.seeds.begin(), study.seeds.end(), study.rates.seed) != study.seeds.end()) {
-    problems.add("seed of [rates]: expected one that is not in seeds, got " +
-                     std::to_string(study.rates.seed),
+  for (const std::int64_t seed : study.seeds) {
+    if (seed < study.rates.seed || seed >= study.rates.seed + study.rates.seeds) continue;
+    problems.add("seed of [rates]: expected trials with none of the study's seeds, got " +
+                     std::to_string(seed),
                  rates.where("seed"));
   }
   read_fields(study.law, root.table("law", problems), problems);

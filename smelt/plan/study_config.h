@@ -33,19 +33,41 @@ inline constexpr std::array kArms = {Arm::kBaseline, Arm::kSmelt};
 
 inline constexpr double kMostSteps = 1e9;
 
+/// Cells whose learning rates are tried; the others' lie between theirs.
+enum class RateCells { kEnds, kAll };
+
+}  // namespace smelt::plan
+
+template <>
+struct smelt::EnumNames<smelt::plan::RateCells> {
+  static constexpr std::pair<smelt::plan::RateCells, const char*> kNames[] = {
+      {smelt::plan::RateCells::kEnds, "ends"}, {smelt::plan::RateCells::kAll, "all"}};
+};
+
+namespace smelt::plan {
+
 /// How learning rates are chosen.
 struct RateOptions {
-  std::vector<double> rates;     // empty: [train] lr, per arm, as the user fixed it
+  std::vector<double> rates;  // empty: [train] lr, per arm, as the user fixed it
+  RateCells cells = RateCells::kEnds;
   std::int64_t seed = 101;       // of the trials; endpoints use other seeds
+  std::int64_t seeds = 1;        // per rate: seed, seed + 1, …
   std::int64_t steps = 0;        // of the stable part of a trial; 0: the first horizon
   std::int64_t decay_steps = 0;  // 0: as the endpoints
+
+  /// Trials of one arm of one cell.
+  double runs() const { return static_cast<double>(rates.size()) * static_cast<double>(seeds); }
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit(
         Field{"try", "learning rates tried per arm; none: [train] lr is used as it is", "", 1e-12},
         self.rates);
-    visit(Field{"seed", "seed of the trials", "", 0}, self.seed);
+    visit(Field{"cells",
+                "where rates are tried: the cells of least and most FLOPs per token, or all"},
+          self.cells);
+    visit(Field{"seed", "first seed of the trials", "", 0}, self.seed);
+    visit(Field{"seeds", "seeds per rate: seed, seed + 1, …", "", 1, 1000}, self.seeds);
     visit(Field{"steps", "stable steps of a trial; 0: the first horizon", "steps", 0, kMostSteps},
           self.steps);
     visit(

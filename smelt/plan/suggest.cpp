@@ -92,7 +92,7 @@ HorizonOptions horizons_for(const StudyConfig& study, const Plan& plan, double f
     }
     runs += pair * static_cast<double>(study.seeds.size());
     if (std::find(plan.rate_cells.begin(), plan.rate_cells.end(), c) != plan.rate_cells.end()) {
-      trials += pair * static_cast<double>(study.rates.rates.size());
+      trials += pair * study.rates.runs();
     }
   }
   // With a last horizon of n steps: decays n/20 each, trials as long as the first endpoint, n/8.

@@ -28,7 +28,8 @@ void check_runs(const StudySetup& setup, Problems& problems) {
   for (const Arm arm : plan::kArms) {
     const std::size_t before = problems.lines().size();
     train::validate(layout.stable(cell, setup.config.seeds.front(), arm, 1e-3), problems);
-    if (!setup.config.rates.rates.empty()) train::validate(layout.trial(cell, arm, 1e-3), problems);
+    if (!setup.config.rates.rates.empty())
+      train::validate(layout.trial(cell, arm, 1e-3, setup.config.rates.seed), problems);
     if (problems.lines().size() > before) return;  // the other arm would say the same
   }
 }
@@ -94,8 +95,8 @@ std::string Layout::branch_name(const plan::Cell& cell, std::int64_t seed, Arm a
   return fmt::format("{}-at{}", stable_name(cell, seed, arm), horizon);
 }
 
-std::string Layout::trial_name(const plan::Cell& cell, Arm arm, double lr) {
-  return fmt::format("trial-{}-{}-lr{}", cell.name, enum_name(arm), number_text(lr));
+std::string Layout::trial_name(const plan::Cell& cell, Arm arm, double lr, std::int64_t seed) {
+  return fmt::format("trial-{}-{}-lr{}-seed{}", cell.name, enum_name(arm), number_text(lr), seed);
 }
 
 std::int64_t Layout::trial_steps() const {
@@ -132,10 +133,11 @@ train::RunConfig Layout::stable(const plan::Cell& cell, std::int64_t seed, Arm a
   return run;
 }
 
-train::RunConfig Layout::trial(const plan::Cell& cell, Arm arm, double lr) const {
+train::RunConfig Layout::trial(const plan::Cell& cell, Arm arm, double lr,
+                               std::int64_t seed) const {
   train::RunConfig run = common(cell, arm, lr);
-  run.name = trial_name(cell, arm, lr);
-  run.seed = static_cast<std::uint64_t>(setup_.config.rates.seed);
+  run.name = trial_name(cell, arm, lr, seed);
+  run.seed = static_cast<std::uint64_t>(seed);
   run.train.steps = trial_steps() + trial_decay_steps();
   run.train.decay_steps = trial_decay_steps();
   run.train.keep_last = 1;

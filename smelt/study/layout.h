@@ -3,7 +3,7 @@
 //
 //   DIR/runs/tiny-e32-seed1-smelt            stable run          result.json  metrics.jsonl
 //   checkpoints/ DIR/runs/tiny-e32-seed1-smelt-at400      decay branch        result.json
-//   eval/validation.json DIR/runs/trial-tiny-e32-smelt-lr0.004    rate trial          result.json
+//   eval/validation.json DIR/runs/trial-tiny-e32-smelt-lr0.004-seed101  rate trial result.json
 //   eval/tuning.json
 #pragma once
 
@@ -38,12 +38,13 @@ class Layout {
   static std::string stable_name(const plan::Cell& cell, std::int64_t seed, plan::Arm arm);
   static std::string branch_name(const plan::Cell& cell, std::int64_t seed, plan::Arm arm,
                                  std::int64_t horizon);
-  static std::string trial_name(const plan::Cell& cell, plan::Arm arm, double lr);
+  static std::string trial_name(const plan::Cell& cell, plan::Arm arm, double lr,
+                                std::int64_t seed);
 
   /// Complete configurations; the same data for both arms of a pair.
   train::RunConfig stable(const plan::Cell& cell, std::int64_t seed, plan::Arm arm,
                           double lr) const;
-  train::RunConfig trial(const plan::Cell& cell, plan::Arm arm, double lr) const;
+  train::RunConfig trial(const plan::Cell& cell, plan::Arm arm, double lr, std::int64_t seed) const;
 
   std::int64_t trial_steps() const;
   std::int64_t trial_decay_steps() const;

@@ -4,30 +4,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 namespace smelt::study {
 namespace {
 
 using plan::Arm;
 
-/// The best trial of one cell and arm, and whether it lies at an edge of what was tried.
-std::optional<ChosenRate> best_trial(const std::string& cell, Arm arm,
+/// The rate of one cell and arm from its trials; nothing when it has none.
+std::optional<ChosenRate> tuned_rate(const std::string& cell, Arm arm,
                                      const std::vector<Trial>& trials) {
-  const Trial* best = nullptr;
-  double low = INFINITY, high = 0;
+  std::vector<RateLoss> tried;
   for (const Trial& trial : trials) {
-    if (trial.cell != cell || trial.arm != arm) continue;
-    low = std::min(low, trial.lr);
-    high = std::max(high, trial.lr);
-    if (trial.loss && (!best || *trial.loss < *best->loss)) best = &trial;
+    if (trial.cell == cell && trial.arm == arm) tried.push_back(trial.result);
   }
-  if (high == 0) return std::nullopt;
-  if (!best) {
+  if (tried.empty()) return std::nullopt;
+  const RateCurve curve = fit_rate_curve(tried);
+  if (curve.diverged) {
     throw Error("study",
                 fmt::format("every learning rate tried for {} of {} diverged: try lower ones",
                             enum_name(arm), cell));
   }
-  return ChosenRate{cell, arm, best->lr, RateSource::kTuned, best->lr == low || best->lr == high};
+  return ChosenRate{cell, arm, curve.lr, RateSource::kTuned, curve};
 }
 
 struct TunedPoint {
@@ -46,9 +44,9 @@ ChosenRate from_tuned(const RateCell& cell, Arm arm, const std::vector<TunedPoin
   if (below && above && below->log_flops < above->log_flops) {
     const double share = (at - below->log_flops) / (above->log_flops - below->log_flops);
     const double log_lr = below->log_lr + share * (above->log_lr - below->log_lr);
-    return {cell.name, arm, std::exp(log_lr), RateSource::kInterpolated, false};
+    return {cell.name, arm, std::exp(log_lr), RateSource::kInterpolated, {}};
   }
-  return {cell.name, arm, std::exp((below ? below : above)->log_lr), RateSource::kNearest, false};
+  return {cell.name, arm, std::exp((below ? below : above)->log_lr), RateSource::kNearest, {}};
 }
 
 }  // namespace
@@ -57,20 +55,22 @@ RateChoice choose_rates(const std::vector<RateCell>& cells, const std::vector<Tr
   RateChoice choice;
   for (const Arm arm : plan::kArms) {
     std::vector<TunedPoint> tuned;
+    std::map<std::string, ChosenRate> own;
     for (const RateCell& cell : cells) {
-      if (const auto best = best_trial(cell.name, arm, trials)) {
+      if (const auto rate = tuned_rate(cell.name, arm, trials)) {
         tuned.push_back(
-            {std::log(cell.flops_per_token[static_cast<int>(arm)]), std::log(best->lr)});
+            {std::log(cell.flops_per_token[static_cast<int>(arm)]), std::log(rate->lr)});
+        own[cell.name] = *rate;
       }
     }
     for (const RateCell& cell : cells) {
-      const auto best = best_trial(cell.name, arm, trials);
-      choice.chosen.push_back(best ? *best : from_tuned(cell, arm, tuned));
+      const auto found = own.find(cell.name);
+      choice.chosen.push_back(found == own.end() ? from_tuned(cell, arm, tuned) : found->second);
       const ChosenRate& chosen = choice.chosen.back();
-      if (chosen.at_edge) {
-        choice.words.push_back(fmt::format(
-            "{} of {}: the best rate, {:.4g}, is at the edge of what was tried; try further ones",
-            enum_name(arm), cell.name, chosen.lr));
+      if (chosen.curve &&
+          !(chosen.curve->fitted && (chosen.curve->interval || !chosen.curve->spread))) {
+        choice.words.push_back(
+            fmt::format("{} of {}: {}", enum_name(arm), cell.name, chosen.curve->words));
       }
       if (chosen.source == RateSource::kNearest) {
         choice.words.push_back(
@@ -86,8 +86,8 @@ RateChoice fixed_rates(const std::vector<RateCell>& cells, double baseline_lr, d
   RateChoice choice;
   for (const Arm arm : plan::kArms) {
     for (const RateCell& cell : cells) {
-      choice.chosen.push_back({cell.name, arm, arm == Arm::kBaseline ? baseline_lr : smelt_lr,
-                               RateSource::kFixed, false});
+      choice.chosen.push_back(
+          {cell.name, arm, arm == Arm::kBaseline ? baseline_lr : smelt_lr, RateSource::kFixed, {}});
     }
   }
   choice.words.push_back(
@@ -99,18 +99,21 @@ RateChoice fixed_rates(const std::vector<RateCell>& cells, double baseline_lr, d
 }
 
 Json to_json(const Trial& trial) {
+  const RateLoss& result = trial.result;
   return {{"cell", trial.cell},     {"arch", enum_name(trial.arm)},
-          {"lr", trial.lr},         {"seed", trial.seed},
-          {"tokens", trial.tokens}, {"loss", trial.loss ? Json(*trial.loss) : Json()},
+          {"lr", result.lr},        {"seed", result.seed},
+          {"tokens", trial.tokens}, {"loss", result.loss ? Json(*result.loss) : Json()},
           {"run", trial.run}};
 }
 
 Json to_json(const ChosenRate& chosen) {
-  return {{"cell", chosen.cell},
-          {"arch", enum_name(chosen.arm)},
-          {"lr", chosen.lr},
-          {"how", enum_name(chosen.source)},
-          {"at_edge", chosen.at_edge}};
+  Json json = {{"cell", chosen.cell},
+               {"arch", enum_name(chosen.arm)},
+               {"lr", chosen.lr},
+               {"how", enum_name(chosen.source)},
+               {"at_edge", chosen.at_edge()}};
+  if (chosen.curve) json["curve"] = to_json(*chosen.curve);
+  return json;
 }
 
 }  // namespace smelt::study

@@ -1,5 +1,6 @@
-// Which learning rate each arm gets: the best of those tried on held-out documents that the
-// endpoints do not use.  One shared rate makes either arm win; so each arm has its own.
+// Which learning rate each arm gets: the minimum of its losses over those tried, on held-out
+// documents that the endpoints do not use.  One shared rate makes either arm win; so each arm has
+// its own.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +10,15 @@
 
 #include "smelt/core/json.h"
 #include "smelt/plan/study_config.h"
+#include "smelt/study/rate_curve.h"
 
 namespace smelt::study {
 
 struct Trial {
   std::string cell;
   plan::Arm arm = plan::Arm::kBaseline;
-  double lr = 0;
-  std::int64_t seed = 0;
+  RateLoss result;
   double tokens = 0;
-  std::optional<double> loss;  // nothing: diverged
   std::string run;
 };
 
@@ -30,7 +30,9 @@ struct ChosenRate {
   plan::Arm arm = plan::Arm::kBaseline;
   double lr = 0;
   RateSource source = RateSource::kFixed;
-  bool at_edge = false;  // the best rate is the smallest or the largest that was tried
+  std::optional<RateCurve> curve;  // of a tuned one
+
+  bool at_edge() const { return curve && curve->at_edge; }
 };
 
 /// A cell as far as rates depend on it.
@@ -44,9 +46,9 @@ struct RateChoice {
   std::vector<std::string> words;  // edges, cells that were not tuned
 };
 
-/// Tuned cells take their best trial; a cell between two tuned ones is interpolated in ln F (ln lr
-/// is linear in ln F), others take the nearest one's rate and are marked.  Throws Error when every
-/// trial of an arm diverged.
+/// Tuned cells take the minimum of their rate curve; a cell between two tuned ones is interpolated
+/// in ln F (ln lr is linear in ln F), others take the nearest one's rate and are marked.  Throws
+/// Error when every trial of an arm diverged.
 RateChoice choose_rates(const std::vector<RateCell>& cells, const std::vector<Trial>& trials);
 
 /// The rates of the user, told as such.

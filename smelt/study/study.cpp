@@ -15,6 +15,7 @@
 #include "smelt/study/rates.h"
 #include "smelt/study/results.h"
 #include "smelt/study/tasks.h"
+#include "smelt/study/verbs.h"
 #include "smelt/train/run.h"
 
 namespace smelt::study {
@@ -31,11 +32,12 @@ class Study {
       : request_(request),
         setup_(std::move(setup)),
         layout_(setup_, request.out),
-        store_(data::TokenStore::open(setup_.config.store)) {
-    threads_ = static_cast<int>(setup_.config.execution.threads);
+        store_(data::TokenStore::open(setup_.config.store)),
+        verbs_(request.program, static_cast<int>(setup_.config.execution.threads)) {
     const auto cores = static_cast<std::int64_t>(available_cores());
     parallel_ = static_cast<int>(setup_.config.execution.parallel);
-    if (parallel_ == 0) parallel_ = static_cast<int>(std::max<std::int64_t>(1, cores / threads_));
+    if (parallel_ == 0)
+      parallel_ = static_cast<int>(std::max<std::int64_t>(1, cores / verbs_.threads()));
   }
 
   StudyResult run() {
@@ -97,51 +99,22 @@ class Study {
     problems.throw_if_any();
   }
 
-  // ---- commands
+  // ---- steps
 
-  Command command(std::vector<std::string> arguments, const std::filesystem::path& output,
-                  const std::filesystem::path& folder) const {
-    arguments.insert(arguments.begin(), request_.program.string());
-    arguments.push_back("--json");
-    return {std::move(arguments), output, folder / "log.txt", threads_};
-  }
-
-  /// Trains what `configure` gives, in the run's folder.
   Step train_step(const std::string& name, const Cell& cell, Arm arm, std::int64_t first,
                   std::int64_t last, std::function<train::RunConfig()> configure) const {
-    const auto folder = layout_.folder(name);
-    Step step;
-    step.output = folder / "result.json";
-    step.metrics = folder / "metrics.jsonl";
-    step.first = first;
-    step.last = last;
     const budget::Budget& b = cell.budget(arm);
-    step.work = (b.flops_per_token + b.flops_head) * static_cast<double>(last - first) *
-                setup_.plan.tokens_per_step;
-    step.command = [this, folder, configure = std::move(configure), output = step.output] {
-      make_folder(folder);
-      const auto file = folder / "run.toml";
-      train::write_run_config(configure(), file);
-      return command({"train", file.string(), "--out", folder.string()}, output, folder);
-    };
-    return step;
+    const double work = (b.flops_per_token + b.flops_head) * static_cast<double>(last - first) *
+                        setup_.plan.tokens_per_step;
+    return verbs_.train(layout_.folder(name), first, last, work, std::move(configure));
   }
 
   Step eval_step(const std::string& name, const Cell& cell, Arm arm, data::Pool pool) const {
-    const auto folder = layout_.folder(name);
     const budget::Budget& b = cell.budget(arm);
-    Step step;
-    step.work =
+    const double work =
         (b.flops_per_token + b.flops_head) / 3 * static_cast<double>(store_.token_count(pool));
-    step.output = folder / "eval" / fmt::format("{}.json", enum_name(pool));
-    step.command = [this, folder, pool, output = step.output] {
-      return command({"eval", folder.string(), "--store", setup_.config.store.string(), "--pool",
-                      enum_name(pool), "--window", std::to_string(setup_.config.row_length),
-                      "--threads", std::to_string(threads_), "--documents-csv",
-                      (folder / "eval" / fmt::format("{}.csv", enum_name(pool))).string()},
-                     output, folder);
-    };
-    return step;
+    return verbs_.eval(layout_.folder(name), setup_.config.store, pool, setup_.config.row_length,
+                       work);
   }
 
   // ---- stages
@@ -155,16 +128,26 @@ class Study {
     return done;
   }
 
+  /// Rate and seed of every trial of one arm of one cell.
+  std::vector<std::pair<double, std::int64_t>> trials() const {
+    const plan::RateOptions& rates = setup_.config.rates;
+    std::vector<std::pair<double, std::int64_t>> all;
+    for (const double lr : rates.rates) {
+      for (std::int64_t s = 0; s < rates.seeds; ++s) all.emplace_back(lr, rates.seed + s);
+    }
+    return all;
+  }
+
   std::vector<Task> rate_tasks() const {
     std::vector<Task> tasks;
     for (const std::size_t c : setup_.plan.rate_cells) {
       const Cell& cell = setup_.plan.cells[c];
-      for (const double lr : setup_.config.rates.rates) {
-        for (const Arm arm : plan::kArms) {
-          const std::string name = Layout::trial_name(cell, arm, lr);
-          Step train =
-              train_step(name, cell, arm, 0, layout_.trial_steps() + layout_.trial_decay_steps(),
-                         [this, &cell, arm, lr] { return layout_.trial(cell, arm, lr); });
+      for (const Arm arm : plan::kArms) {
+        for (const auto& [lr, seed] : trials()) {
+          const std::string name = Layout::trial_name(cell, arm, lr, seed);
+          Step train = train_step(
+              name, cell, arm, 0, layout_.trial_steps() + layout_.trial_decay_steps(),
+              [this, &cell, arm, lr, seed] { return layout_.trial(cell, arm, lr, seed); });
           train.may_diverge = true;
           tasks.push_back({name, {train, eval_step(name, cell, arm, data::Pool::kTuning)}});
         }
@@ -189,20 +172,14 @@ class Study {
     for (const std::size_t c : setup_.plan.rate_cells) {
       const Cell& cell = setup_.plan.cells[c];
       for (const Arm arm : plan::kArms) {
-        for (const double lr : setup_.config.rates.rates) {
-          Trial trial{cell.name,
-                      arm,
-                      lr,
-                      setup_.config.rates.seed,
-                      setup_.plan.trial_tokens,
-                      std::nullopt,
-                      Layout::trial_name(cell, arm, lr)};
-          const auto eval = layout_.folder(trial.run) / "eval" / "tuning.json";
-          if (std::filesystem::exists(eval)) {
-            const Json loss = read_json(eval).at("overall").at("loss");
-            if (loss.is_number()) trial.loss = loss.get<double>();
-          }
-          report.trials.push_back(trial);
+        for (const auto& [lr, seed] : trials()) {
+          const std::string name = Layout::trial_name(cell, arm, lr, seed);
+          report.trials.push_back(
+              {cell.name,
+               arm,
+               {lr, seed, evaluated_loss(layout_.folder(name), data::Pool::kTuning)},
+               setup_.plan.trial_tokens,
+               name});
         }
       }
     }
@@ -262,9 +239,9 @@ class Study {
         Step step;
         step.output = folder / "timing.json";
         step.command = [this, folder, output = step.output] {
-          return command({"train", (folder / "run.toml").string(), "--time-steps",
-                          std::to_string(kTimedSteps)},
-                         output, folder);
+          return verbs_.command({"train", (folder / "run.toml").string(), "--time-steps",
+                                 std::to_string(kTimedSteps)},
+                                output, folder);
         };
         tasks.push_back({"timing " + folder.filename().string(), {step}});
       }
@@ -284,10 +261,11 @@ class Study {
       Step step;
       step.output = folder / "probe" / "probe.json";
       step.command = [this, folder, output = step.output] {
-        return command({"probe", folder.string(), "--store", setup_.config.store.string(), "--pool",
-                        "validation", "--tokens", std::to_string(setup_.config.probe.tokens),
-                        "--threads", std::to_string(threads_)},
-                       output, folder);
+        return verbs_.command(
+            {"probe", folder.string(), "--store", setup_.config.store.string(), "--pool",
+             "validation", "--tokens", std::to_string(setup_.config.probe.tokens), "--threads",
+             std::to_string(verbs_.threads())},
+            output, folder);
       };
       tasks.push_back({"probe " + name, {step}});
     }
@@ -350,7 +328,7 @@ class Study {
             {"machine", machine()},
             {"torch", TORCH_VERSION},
             {"parallel_runs", parallel_},
-            {"threads_per_run", threads_},
+            {"threads_per_run", verbs_.threads()},
             {"store",
              {{"fingerprint", store_.fingerprint()},
               {"vocab_size", store_.vocab_size()},
@@ -365,7 +343,8 @@ class Study {
   StudySetup setup_;
   Layout layout_;
   data::TokenStore store_;
-  int threads_ = 1, parallel_ = 1;
+  Verbs verbs_;
+  int parallel_ = 1;
   std::map<std::string, double> stage_seconds_;
 };
 

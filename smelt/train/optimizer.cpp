@@ -99,6 +99,7 @@ std::vector<at::Tensor> AdamW::own_gradients() {
 }
 
 UpdateResult AdamW::step(double lr, std::int64_t update) {
+  RECORD_FUNCTION("smelt::optimizer", {});
   torch::NoGradGuard no_grad;
   const std::vector<at::Tensor> grads = own_gradients();
   const at::Tensor norms = at::stack(at::_foreach_norm(grads, 2)).to(at::kDouble);

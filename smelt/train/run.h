@@ -13,12 +13,14 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "smelt/core/fields.h"
 #include "smelt/core/json.h"
 #include "smelt/core/progress.h"
 #include "smelt/model/decoder.h"
 #include "smelt/train/collectives.h"
+#include "smelt/train/profile.h"
 #include "smelt/train/run_config.h"
 
 namespace smelt::train {
@@ -108,10 +110,13 @@ struct StepTiming {
   double forward_share = 0;
   double backward_share = 0;
   double optimizer_share = 0;
+  std::vector<ProfileRow> profile;  // summed over the steps; with a trace only
 };
 
 Json to_json(const StepTiming& timing);
-StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks = {});
+/// With `trace` the steps are recorded there (Chrome's format), which slows them a little.
+StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks = {},
+                      const std::filesystem::path& trace = {});
 
 /// Call first in a process that trains: thread counts of LibTorch (inter-op 1), and an allocator
 /// that keeps freed activations for the next step.

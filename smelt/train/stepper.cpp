@@ -64,6 +64,7 @@ std::int64_t Stepper::own_micro_rows() const {
 }
 
 std::vector<model::Batch> Stepper::read_batches(std::uint64_t first_row, std::string& fingerprint) {
+  RECORD_FUNCTION("smelt::data", {});
   const auto length = static_cast<std::size_t>(config_.data.row_length);
   const auto micro = static_cast<std::size_t>(own_micro_rows());
   const auto count = static_cast<std::size_t>(config_.train.rows);

@@ -1,5 +1,6 @@
 // Times steps of a geometry: the same Stepper as a run, nothing written.
 #include <algorithm>
+#include <optional>
 
 #include "smelt/model/weights.h"
 #include "smelt/train/process.h"
@@ -14,7 +15,8 @@ constexpr std::int64_t kWarmupSteps = 2;
 
 }  // namespace
 
-StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks) {
+StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbacks& callbacks,
+                      const std::filesystem::path& trace) {
   if (steps < 1) throw Error("train", "time at least one step, got " + std::to_string(steps));
   data::RowStream rows = open_rows(config);
   const ProcessSettings settings(config.threads);
@@ -26,7 +28,9 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
   StepTiming timing;
   std::vector<double> seconds;
   double sum = 0;
+  std::optional<Profile> profile;
   for (std::int64_t i = 0; i < kWarmupSteps + steps; ++i) {
+    if (i == kWarmupSteps && !trace.empty()) profile.emplace();
     const auto record = stepper.advance(state, callbacks.stop);
     if (!record) break;
     if (i < kWarmupSteps) continue;
@@ -37,6 +41,7 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
     timing.backward_share += record->losses.backward_seconds;
     timing.optimizer_share += record->optimizer_seconds;
   }
+  if (profile) timing.profile = profile->stop(trace);
   timing.steps = static_cast<std::int64_t>(seconds.size());
   timing.peak_rss_bytes = peak_rss_bytes();
   if (seconds.empty()) return timing;
@@ -53,12 +58,16 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
 }
 
 Json to_json(const StepTiming& timing) {
-  return {
+  Json json = {
       {"schema", "smelt.step-timing/1"},          {"steps", timing.steps},
       {"step_seconds", timing.step_seconds},      {"tokens_per_second", timing.tokens_per_second},
       {"peak_rss_bytes", timing.peak_rss_bytes},  {"data_share", timing.data_share},
       {"forward_share", timing.forward_share},    {"backward_share", timing.backward_share},
       {"optimizer_share", timing.optimizer_share}};
+  for (const ProfileRow& row : timing.profile) {
+    json["profile"].push_back({{"name", row.name}, {"seconds", row.seconds}, {"calls", row.calls}});
+  }
+  return json;
 }
 
 }  // namespace smelt::train

@@ -16,7 +16,7 @@ from pathlib import Path
 SOURCE = Path(os.environ["SMELT_SOURCE_DIR"])
 BIN = Path(os.environ["SMELT_BUILD_DIR"]) / "bin"
 WITH_TORCH = (BIN / "smelt-torch").exists()
-TORCH_VERBS = {"check", "train", "branch", "study", "eval", "probe", "generate"}
+TORCH_VERBS = {"check", "train", "branch", "sweep", "study", "eval", "probe", "generate"}
 
 # Command (as the document writes it) → why it is not run here.
 ELSEWHERE = {"smelt study configs/quick.toml --out runs/quick": "fifteen minutes; the miniature is .ci/run's"}
@@ -24,7 +24,7 @@ SHORTER = {"--vocab-size 8192": "--vocab-size 400", "--vocab-size 4096": "--voca
            "--time-steps 20": "--time-steps 2", "probe MODEL": "probe runs/a", "check tests/data/cases/* ":
            "check tests/data/cases/baseline tests/data/cases/loop_half "}
 # Documents whose commands make what others use come first.
-FIRST = ["data", "your-own", "train", "branch", "eval", "probe", "generate", "report"]
+FIRST = ["data", "your-own", "train", "branch", "sweep", "eval", "probe", "generate", "report"]
 # A run that the documents of train, branch, eval, … work on.
 RUN = """schema = "smelt.run/1"
 name = "a"

@@ -53,7 +53,8 @@ TEST_F(RunTest, MetricsLineHasEveryField) {
   const Json line = line_of(root_ / "a", 2);
   for (const auto& [key, value] : line.items()) keys.push_back(key);
   EXPECT_THAT(keys, ElementsAre("step", "tokens", "loss", "objective", "load_balance", "z_loss",
-                                "lr", "grad_norm", "seconds", "tokens_per_second", "router"));
+                                "lr", "grad_norm", "seconds", "tokens_per_second",
+                                "flops_per_second", "mfu", "peak_rss_bytes", "domains", "router"));
   EXPECT_EQ(line.at("tokens"), 3 * 96);
   ASSERT_EQ(line.at("router").size(), 4u);
   EXPECT_EQ(line.at("router").at(2).at("visit"), 2);
@@ -192,7 +193,8 @@ TEST_F(RunTest, BranchDecaysOnFreshTokensFromItsParentsRate) {
   RunConfig parent = config();
   parent.train.keep_steps = {3};
   train::run(parent, root_ / "a");
-  const RunConfig branch = make_branch(root_ / "a", {.at = 3, .decay_steps = 5, .min_lr_ratio = 0.2}, "a-3");
+  const RunConfig branch =
+      make_branch(root_ / "a", {.at = 3, .decay_steps = 5, .lr_floor = 0.2}, "a-3");
   EXPECT_EQ(branch.data.pool, data::Pool::kDecay);
   const RunResult result = train::run(branch, root_ / "a-3");
   EXPECT_EQ(result.step, 8);

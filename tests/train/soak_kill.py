@@ -29,8 +29,8 @@ def metrics(run):
     lines = []
     for text in (run / "metrics.jsonl").read_text().splitlines():
         line = json.loads(text)
-        line.pop("seconds", None)
-        line.pop("tokens_per_second", None)
+        for key in ("seconds", "tokens_per_second", "flops_per_second", "mfu", "peak_rss_bytes"):
+            line.pop(key, None)
         lines.append(line)
     return lines
 

@@ -32,6 +32,14 @@ std::vector<model::Batch> batches(std::int64_t rows, std::int64_t micro_rows) {
   return out;
 }
 
+RouterOptions options(Balance balance, double load_balance, double z_loss) {
+  RouterOptions router;
+  router.balance = balance;
+  router.load_balance = load_balance;
+  router.z_loss = z_loss;
+  return router;
+}
+
 model::Decoder trainable(const arch::ModelConfig& config) {
   model::Decoder decoder = model::init_decoder(config, 3, 0.02);
   // Far from balance, so that auxiliary losses have something to say.
