@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/flags.h"
+#include "cli/verb.h"
 #include "smelt/core/csv.h"
 #include "smelt/core/table.h"
 

@@ -14,12 +14,12 @@ using plan::Arm;
 /// The rate of one cell and arm from its trials; nothing when it has none.
 std::optional<ChosenRate> tuned_rate(const std::string& cell, Arm arm,
                                      const std::vector<Trial>& trials) {
-  std::vector<RateLoss> tried;
+  std::vector<law::RateLoss> tried;
   for (const Trial& trial : trials) {
     if (trial.cell == cell && trial.arm == arm) tried.push_back(trial.result);
   }
   if (tried.empty()) return std::nullopt;
-  const RateCurve curve = fit_rate_curve(tried);
+  const law::RateCurve curve = law::fit_rate_curve(tried);
   if (curve.diverged) {
     throw Error("study",
                 fmt::format("every learning rate tried for {} of {} diverged: try lower ones",
@@ -99,7 +99,7 @@ RateChoice fixed_rates(const std::vector<RateCell>& cells, double baseline_lr, d
 }
 
 Json to_json(const Trial& trial) {
-  const RateLoss& result = trial.result;
+  const law::RateLoss& result = trial.result;
   return {{"cell", trial.cell},     {"arch", enum_name(trial.arm)},
           {"lr", result.lr},        {"seed", result.seed},
           {"tokens", trial.tokens}, {"loss", result.loss ? Json(*result.loss) : Json()},
@@ -112,7 +112,7 @@ Json to_json(const ChosenRate& chosen) {
                {"lr", chosen.lr},
                {"how", enum_name(chosen.source)},
                {"at_edge", chosen.at_edge()}};
-  if (chosen.curve) json["curve"] = to_json(*chosen.curve);
+  if (chosen.curve) json["curve"] = law::to_json(*chosen.curve);
   return json;
 }
 

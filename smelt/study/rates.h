@@ -10,14 +10,14 @@
 
 #include "smelt/core/json.h"
 #include "smelt/plan/study_config.h"
-#include "smelt/study/rate_curve.h"
+#include "smelt/law/rate_curve.h"
 
 namespace smelt::study {
 
 struct Trial {
   std::string cell;
   plan::Arm arm = plan::Arm::kBaseline;
-  RateLoss result;
+  law::RateLoss result;
   double tokens = 0;
   std::string run;
 };
@@ -30,7 +30,7 @@ struct ChosenRate {
   plan::Arm arm = plan::Arm::kBaseline;
   double lr = 0;
   RateSource source = RateSource::kFixed;
-  std::optional<RateCurve> curve;  // of a tuned one
+  std::optional<law::RateCurve> curve;  // of a tuned one
 
   bool at_edge() const { return curve && curve->at_edge; }
 };

@@ -137,7 +137,7 @@ class Sweep {
   }
 
   void finish(SweepResult& result) const {
-    std::vector<RateLoss> losses;
+    std::vector<law::RateLoss> losses;
     Csv csv{"sweep.csv", {"lr", "seed", "loss", "run"}, {}, {}};
     for (const double lr : rates_) {
       for (std::int64_t s = 0; s < request_.options.seeds; ++s) {
@@ -150,7 +150,7 @@ class Sweep {
             {number_text(lr), std::to_string(seed), loss ? number_text(*loss) : "", run.name});
       }
     }
-    result.curve = fit_rate_curve(losses);
+    result.curve = law::fit_rate_curve(losses);
     if (base_.train.schedule == train::Schedule::kWsd && base_.train.decay_steps == 0) {
       result.words.push_back(
           "the run has no decay: its loss at the end is that of a full rate, which favours small "
@@ -188,7 +188,7 @@ Json to_json(const SweepResult& result) {
           {"name", result.name},
           {"pool", "tuning"},
           {"runs", runs},
-          {"minimum", to_json(result.curve)},
+          {"minimum", law::to_json(result.curve)},
           {"words", result.words}};
 }
 

@@ -14,7 +14,7 @@
 #include "smelt/core/fields.h"
 #include "smelt/core/json.h"
 #include "smelt/core/progress.h"
-#include "smelt/study/rate_curve.h"
+#include "smelt/law/rate_curve.h"
 
 namespace smelt::study {
 
@@ -44,7 +44,7 @@ struct SweepRequest {
 };
 
 struct SweepRun {
-  RateLoss result;  // loss on the store's tuning documents
+  law::RateLoss result;  // loss on the store's tuning documents
   std::string run;  // folder below `out`
 };
 
@@ -52,7 +52,7 @@ struct SweepResult {
   bool interrupted = false;  // what is finished is kept
   std::string name;
   std::vector<SweepRun> runs;  // by rate, then seed
-  RateCurve curve;
+  law::RateCurve curve;
   std::vector<std::string> words;
 };
 

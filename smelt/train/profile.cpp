@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "smelt/core/error.h"
 #include "smelt/core/file.h"
 
 namespace smelt::train {

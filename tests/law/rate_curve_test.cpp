@@ -1,5 +1,5 @@
 // The minimum over learning rates: against a parabola known in full, and against NumPy and SciPy.
-#include "smelt/study/rate_curve.h"
+#include "smelt/law/rate_curve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "smelt/core/error.h"
 
-namespace smelt::study {
+namespace smelt::law {
 namespace {
 
 using ::testing::HasSubstr;
@@ -103,4 +103,4 @@ TEST(RateCurve, SaysWhereThereIsNoMinimum) {
 }
 
 }  // namespace
-}  // namespace smelt::study
+}  // namespace smelt::law

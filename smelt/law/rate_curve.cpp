@@ -1,4 +1,4 @@
-#include "smelt/study/rate_curve.h"
+#include "smelt/law/rate_curve.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include "smelt/core/error.h"
 #include "smelt/law/loss_gap.h"
 
-namespace smelt::study {
+namespace smelt::law {
 namespace {
 
 constexpr double kConfidence = 0.95;
@@ -90,7 +90,7 @@ Parabola fit_parabola(const std::vector<RateLoss>& runs, double best) {
 /// Every u at which the slope b + 2 c u cannot be told from 0 (Fieller 1954); nothing when those
 /// are not one finite interval.
 std::optional<RateInterval> minimum_interval(const Parabola& fit) {
-  const double t = law::student_t(fit.degrees_of_freedom, kConfidence);
+  const double t = student_t(fit.degrees_of_freedom, kConfidence);
   const double scale = t * t * fit.residual_variance;
   const double square = 4 * (fit.c * fit.c - scale * fit.variance_c);
   const double linear = 4 * (fit.b * fit.c - scale * fit.covariance);
@@ -183,4 +183,4 @@ Json to_json(const RateCurve& curve) {
   return json;
 }
 
-}  // namespace smelt::study
+}  // namespace smelt::law

@@ -11,7 +11,7 @@
 
 #include "smelt/core/json.h"
 
-namespace smelt::study {
+namespace smelt::law {
 
 /// One run that was tried.
 struct RateLoss {
@@ -43,4 +43,4 @@ RateCurve fit_rate_curve(const std::vector<RateLoss>& tried);
 
 Json to_json(const RateCurve& curve);
 
-}  // namespace smelt::study
+}  // namespace smelt::law
