@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "smelt/core/json.h"
-#include "smelt/plan/study_config.h"
 #include "smelt/law/rate_curve.h"
+#include "smelt/plan/study_config.h"
 
 namespace smelt::study {
 

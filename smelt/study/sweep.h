@@ -45,7 +45,7 @@ struct SweepRequest {
 
 struct SweepRun {
   law::RateLoss result;  // loss on the store's tuning documents
-  std::string run;  // folder below `out`
+  std::string run;       // folder below `out`
 };
 
 struct SweepResult {
