@@ -43,16 +43,16 @@ void choose(const float* logits, std::int64_t experts, std::int64_t k, std::int6
 struct Route : Function<Route> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
                                std::int64_t k, bool renormalise, const std::string& where,
-                               const at::Tensor& given) {
+                               const at::Tensor* given) {
     RECORD_FUNCTION("smelt::router", {});
     const std::int64_t n = x.size(0), experts = gate.size(0);
     at::Tensor probabilities =
         project(x, gate, Precision::kFp32);  // logits first, softmax in place
     at::Tensor weights = at::empty({n, k}, x.options());
-    at::Tensor chosen = given.defined() ? given : at::empty({n, k}, x.options().dtype(at::kLong));
+    at::Tensor chosen = given ? *given : at::empty({n, k}, x.options().dtype(at::kLong));
     at::Tensor lse = at::empty({n}, x.options());
     float *p = mutable_data(probabilities), *w = mutable_data(weights), *sums = mutable_data(lse);
-    auto* c = given.defined() ? nullptr : chosen.mutable_data_ptr<std::int64_t>();
+    auto* c = given ? nullptr : chosen.mutable_data_ptr<std::int64_t>();
     const auto* choice = chosen.const_data_ptr<std::int64_t>();
     parallel_chunks(n, kChunkRows, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
@@ -308,7 +308,8 @@ struct Experts : Function<Experts> {
 
 Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bool renormalise,
              const std::string& where, const at::Tensor& experts) {
-  const auto out = Route::apply(x, gate, top_k, renormalise, where, experts);
+  const auto out =
+      Route::apply(x, gate, top_k, renormalise, where, experts.defined() ? &experts : nullptr);
   return {out[0], out[1], out[2], out[3]};
 }
 

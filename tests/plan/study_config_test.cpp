@@ -93,7 +93,7 @@ TEST_F(StudyConfigTest, EveryProblemComesWithItsLine) {
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2]\n"),
               HasSubstr("expected at least three rates"));
   EXPECT_THAT(problems_of(std::string(kGood) + "[rates]\ntry = [0.1, 0.2, 0.3]\nseed = 2\n"),
-              HasSubstr("expected one that is not in seeds, got 2"));
+              HasSubstr("none of the study's seeds, got 2"));
   EXPECT_THAT(problems_of(replaced("[[scale]]\nname = \"a\"", "[[scale]]\nname = \"a b/c\"")),
               HasSubstr("scale name: expected letters"));
 }
