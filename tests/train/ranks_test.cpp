@@ -26,6 +26,7 @@ class Ranks : public TinyRun {
     run.train.steps = 10;
     run.train.rows = 8;
     run.train.checkpoint_every = 5;
+    run.train.router_every = 5;
     run.router.load_balance = 0.1;
     return run;
   }

@@ -192,7 +192,7 @@ TEST(AdamWTest, IsTheFormulaWithClippingAndDecayOfMatricesOnly) {
   options.weight_decay = 0.3;
   const at::Tensor matrix = at::tensor({0.5f, -1.0f, 2.0f, 0.25f}).view({2, 2});
   const at::Tensor gain = at::tensor({1.0f, 1.5f});
-  const model::NamedTensors parameters = {{"matrix", matrix}, {"gain", gain}};
+  const model::NamedTensors parameters = {{"matrix", matrix}, {"norm.weight", gain}};
   AdamW optimizer(options, parameters, zero_moments(parameters));
   std::vector<Scalar> expected = {{0.5}, {-1.0}, {2.0}, {0.25}, {1.0}, {1.5}};
   for (int t = 1; t <= 5; ++t) {

@@ -15,7 +15,7 @@ sys.path.insert(0, str(BUILD / "python"))  # scripts/test.sh puts it there
 RUN = """
 schema = "smelt.run/1"
 [model]
-vocab_size = 512
+vocab_size = 340
 hidden_size = 16
 num_hidden_layers = 2
 num_attention_heads = 2
@@ -57,7 +57,7 @@ class TensorBoard(unittest.TestCase):
                 for i in range(400):
                     text = " ".join(pick.choice(words) for _ in range(40)) + f" {i}."
                     out.write(json.dumps({"text": text, "source": "made", "domain": "prose" if i % 2 else "code"}) + "\n")
-            smelt("data", "build", folder / "text.jsonl", "--out", folder / "store", "--vocab-size", 512)
+            smelt("data", "build", folder / "text.jsonl", "--out", folder / "store", "--vocab-size", 340)
             for steps in (6, 10):
                 (folder / "run.toml").write_text(RUN.format(steps=steps))
                 smelt("train", folder / "run.toml", "--out", folder / "run")
