@@ -74,8 +74,8 @@ RunResult run(const RunConfig& config, const std::filesystem::path& folder,
 struct BranchOptions {
   std::int64_t at = 0;
   std::int64_t decay_steps = 0;
-  std::string tokens;
-  std::optional<double> lr_floor;
+  std::string tokens = {};
+  std::optional<double> lr_floor = {};
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
