@@ -264,7 +264,14 @@ void add_gain(CLI::App& program, Session& session) {
   add_flags(verb, request->fit);
   add_flags(verb, request->bootstrap, "Options",
             [](std::string_view field) { return field == "leave_one_out"; });
-  verb.callback([&session, request] { run(session, *request); });
+  verb.callback([&session, &verb, request] {
+    for (const char* flag : {"--interval", "--unit", "--confidence"}) {
+      if (request->bootstrap.draws == 0 && verb.get_option(flag)->count() > 0) {
+        throw CLI::ValidationError(flag, "needs draws, got --draws 0");
+      }
+    }
+    run(session, *request);
+  });
 }
 
 }  // namespace smelt::cli

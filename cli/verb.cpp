@@ -47,7 +47,14 @@ void print_failure(const std::string& text) {
 int usage_failure(const CLI::App& program, const CLI::ParseError& error) {
   std::string verb;
   for (const CLI::App* used : program.get_subcommands()) verb += " " + used->get_name();
-  print_failure(std::string("[cli] ") + error.what() + "; see smelt" + verb + " --help");
+  std::string what = error.what();
+  // CLI11's "Could not convert: --flag = text": every flag that converts is a number.
+  const std::string_view converting = "Could not convert: ";
+  if (const auto equals = what.find(" = "); what.starts_with(converting) && equals != what.npos) {
+    what = what.substr(converting.size(), equals - converting.size()) +
+           ": expected a number, got " + clipped(what.substr(equals + 3));
+  }
+  print_failure("[cli] " + what + "; see smelt" + verb + " --help");
   return 2;
 }
 

@@ -24,6 +24,12 @@ std::string trimmed(std::string_view text) {
 
 /// Splits a whole file into records; a quoted cell may hold commas, quotes ("") and line ends.
 std::vector<Record> split_records(std::string_view text, const std::string& name) {
+  if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
+    const auto line =
+        1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(zero), '\n');
+    throw Error("core", "expected text in UTF-8, found a zero byte (UTF-16, or not text)",
+                name + ":" + std::to_string(line));
+  }
   std::vector<Record> records;
   std::size_t at = 0, line = 1;
   while (at < text.size()) {

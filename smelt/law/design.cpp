@@ -63,6 +63,7 @@ void read_fixed(const FitOptions& options, const Form& form, Problem& problem) {
       continue;
     }
     const auto unknown = form.unknown_of(*at);
+    if (unknown && problem.held[*unknown]) problems.add("fix: two values for " + name);
     if (!unknown) {
       problems.add("fix: " + name + " of form " + form.name +
                    " is made of several unknowns and cannot be held");

@@ -55,6 +55,7 @@ Columns parse_columns(const std::vector<std::string>& assignments, Columns base)
       {"r", &base.visits},      {"X", &base.experts}, {"loss", &base.loss},
       {"weight", &base.weight}, {"cell", &base.cell}, {"seed", &base.seed},
       {"group", &base.group},   {"arch", &base.group}};
+  std::vector<const std::string*> given;
   for (const std::string& text : assignments) {
     const auto equals = text.find('=');
     const std::string key = text.substr(0, equals);
@@ -67,11 +68,24 @@ Columns parse_columns(const std::vector<std::string>& assignments, Columns base)
           clipped(text) + "\"");
       continue;
     }
+    if (std::find(given.begin(), given.end(), found->second) != given.end()) {
+      problems.add("columns: two for " + key);
+    }
+    given.push_back(found->second);
     *found->second = text.substr(equals + 1);
+    base.named.push_back(*found->second);
   }
   problems.throw_if_any();
   return base;
 }
+
+namespace {
+
+bool is_named(const Columns& columns, const std::string& name) {
+  return std::find(columns.named.begin(), columns.named.end(), name) != columns.named.end();
+}
+
+}  // namespace
 
 Columns guess_columns(const Csv& csv, Columns columns, const Form& form,
                       std::vector<std::string>& messages) {
@@ -107,7 +121,7 @@ Columns guess_columns(const Csv& csv, Columns columns, const Form& form,
   Problems problems("law", csv.name);
   const auto guess = [&](const char* what, std::string& name,
                          const std::vector<std::string>& others) {
-    if (csv.find(name)) return;
+    if (csv.find(name) || is_named(columns, name)) return;
     std::vector<std::string> found;
     for (const std::string& column : csv.header) {
       std::string lower = column;
@@ -174,6 +188,10 @@ Endpoints endpoints_from(Csv csv, const Columns& columns) {
   const auto recurrent = columns.needs_visits ? needed(columns.recurrent) : std::nullopt,
              visits = columns.needs_visits ? needed(columns.visits) : std::nullopt,
              experts = columns.needs_experts ? needed(columns.experts) : std::nullopt;
+  for (const std::string* optional :
+       {&columns.sparsity, &columns.weight, &columns.cell, &columns.seed, &columns.group}) {
+    if (is_named(columns, *optional)) needed(*optional);
+  }
   problems.throw_if_any();
   if (csv.rows.empty()) throw Error("law", "no rows below the header", csv.name);
   const auto sparsity = csv.find(columns.sparsity), weight = csv.find(columns.weight),

@@ -51,13 +51,15 @@ struct Columns {
   std::string seed = "seed";
   std::string group = "arch";
   bool needs_tokens = true, needs_visits = false, needs_experts = false;
+  std::vector<std::string>
+      named;  // by the user: never guessed, and missed where they are not there
 };
 
 /// The columns that a form reads, under their usual names.
 Columns columns_of(const Form& form);
 
 /// "N=params,D=tokens,loss=final_loss" over `base`; keys F, N, C, S, D, N_rec, r, X, loss, weight,
-/// cell, seed, group (or arch).  Throws Error.
+/// cell, seed, group (or arch).  Throws Error, also for a key that is given twice.
 Columns parse_columns(const std::vector<std::string>& assignments, Columns base = {});
 
 /// Columns that are not there under the name wanted are looked for under other names in use

@@ -84,8 +84,8 @@ void add_exponents(Isoflop& result) {
     if (bin.size) minima.emplace_back(std::log(bin.compute), std::log(*bin.size));
   }
   if (minima.size() < 2) {
-    result.words.push_back(fmt::format("{} minimum{}: an exponent needs two", minima.size(),
-                                       minima.size() == 1 ? "" : "s"));
+    result.words.push_back(
+        fmt::format("minima found: {}; their growth with compute needs two", minima.size()));
     return;
   }
   const auto n = static_cast<double>(minima.size());

@@ -1,4 +1,6 @@
 // Laws as files: "smelt.law/1", and the law inside a "smelt.fit/1" result.
+#include <fmt/format.h>
+
 #include "smelt/core/error.h"
 #include "smelt/law/form.h"
 
@@ -37,6 +39,7 @@ Law law_from_json(const Json& json, std::string_view name, std::string_view grou
     const Json& groups = json.at("groups");
     std::vector<std::string> names;
     for (const auto& [key, value] : groups.items()) names.push_back(key);
+    if (names.empty()) throw Error("law", "expected laws in \"groups\", got none", name);
     if (group.empty() && names.size() == 1) group = names.front();
     if (group.empty() || !groups.contains(std::string(group))) {
       throw Error("law",
@@ -58,7 +61,14 @@ Law law_from_json(const Json& json, std::string_view name, std::string_view grou
     if (!coefficients.contains(key) || !coefficients.at(key).is_number()) {
       problems.add("coefficients: form " + law.form->name + " needs a number \"" + key + "\"");
     } else {
-      law.coefficients.push_back(coefficients.at(key).get<double>());
+      const auto value = coefficients.at(key).get<double>();
+      const auto unknown = law.form->unknown_of(*law.form->index(key));
+      if (unknown && *unknown <= law.form->amplitudes && value < 0) {
+        problems.add(
+            fmt::format("coefficients: expected \"{}\" of form {} to be at least 0, got {:g}", key,
+                        law.form->name, value));
+      }
+      law.coefficients.push_back(value);
     }
   }
   for (const auto& [key, value] : coefficients.items()) {

@@ -108,6 +108,16 @@ class Program(unittest.TestCase):
             with self.subTest(verb):
                 self.assertEqual(len(self.assert_fails(smelt(verb, "--no-such-flag"), 2, f"smelt {verb}")), 1)
 
+    def test_words_for_numbers_are_wrong_usage(self):
+        done = smelt("predict", "law.json", "--compute", "much")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr, "[cli] --compute: expected a number, got much; see smelt predict --help\n")
+
+    def test_flags_without_draws_are_wrong_usage(self):
+        done = smelt("gain", "runs.csv", "--draws", "0", "--interval", "bca")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr, "[cli] --interval: needs draws, got --draws 0; see smelt gain --help\n")
+
     def test_missing_input_is_one_line_that_names_it(self):
         for verb in VERBS:
             with self.subTest(verb):

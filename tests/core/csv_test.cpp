@@ -57,6 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Cells, BadNumber,
                                            "0x10", "1 2"));
 
 TEST(Csv, Errors) {
+  testing::expect_error([] { parse_csv(std::string("a,b\n1,\0", 7), "t.csv"); },
+                        "[core] expected text in UTF-8, found a zero byte (UTF-16, or not text) "
+                        "(t.csv:2)");
   testing::expect_error([] { parse_csv("", "t.csv"); },
                         "[core] the file is empty, expected a header row (t.csv)");
   testing::expect_error([] { parse_csv("\n\n", "t.csv"); },

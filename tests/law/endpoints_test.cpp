@@ -51,6 +51,20 @@ TEST(Endpoints, OwnColumnNamesAndDefaults) {
                "cell, seed or group, got \"N\"");
 }
 
+TEST(Endpoints, NamedColumnsAreThereAndNamedOnce) {
+  expect_error([] { parse_columns({"N=a", "loss=b", "C=c"}); }, "[law] columns: two for C");
+  // A column that was named is not replaced by another, and one that is optional is not left out.
+  const Form& form = find_form("chinchilla");
+  std::vector<std::string> messages;
+  const Csv csv = parse_csv("params,tokens,loss\n1e6,2e6,3\n", "e.csv");
+  const Columns columns = guess_columns(
+      csv, parse_columns({"loss=final", "weight=w"}, columns_of(form)), form, messages);
+  EXPECT_TRUE(messages.empty());
+  expect_error([&] { endpoints_from(csv, columns); },
+               "[law] no column \"final\"; there are params, tokens or loss (e.csv)\n"
+               "[law] no column \"w\"; there are params, tokens or loss (e.csv)");
+}
+
 TEST(Endpoints, CommonColumnNamesAreFoundAndSaid) {
   const Form& form = find_form("chinchilla");
   std::vector<std::string> messages;

@@ -115,6 +115,8 @@ TEST(Fit, HoldsCoefficients) {
                "[law] fix: expected COEFFICIENT=NUMBER, got \"E\"\n"
                "[law] fix: form smelt has no coefficient \"q\"; there are E, A, K, a, b or c\n"
                "[law] fix: c = -1 is out of range");
+  options.fix = {"E=1", "E=1"};
+  expect_error([&] { fit({}, find_form("smelt"), options); }, "[law] fix: two values for E");
   options.fix = {"A=3"};
   expect_error([&] { fit({}, find_form("coupled"), options); },
                "[law] fix: A of form coupled is made of several unknowns and cannot be held");

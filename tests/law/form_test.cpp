@@ -166,6 +166,18 @@ TEST(Form, FaultsOfLawFiles) {
       "[law] coefficients: form chinchilla-tied needs a number \"B\" (l.json)\n"
       "[law] coefficients: form chinchilla-tied needs a number \"alpha\" (l.json)\n"
       "[law] coefficients: form chinchilla-tied has no \"gamma\" (l.json)");
+  expect_error(
+      [] {
+        law_from_json(parse_json(R"({"schema":"smelt.law/1","form":"power",
+                                     "coefficients":{"E":-1,"A":-2,"gamma":0.3}})",
+                                 "l"),
+                      "l.json");
+      },
+      "[law] coefficients: expected \"E\" of form power to be at least 0, got -1 (l.json)\n"
+      "[law] coefficients: expected \"A\" of form power to be at least 0, got -2 (l.json)");
+  expect_error(
+      [] { law_from_json(parse_json(R"({"schema":"smelt.fit/1","groups":{}})", "l"), "l.json"); },
+      "[law] expected laws in \"groups\", got none (l.json)");
   expect_error([] { law_from_json(parse_json(R"({"schema":"smelt.plan/1"})", "l"), "l.json"); },
                "[law] expected schema smelt.law/1 or smelt.fit/1, got \"smelt.plan/1\" (l.json)");
 }

@@ -55,7 +55,8 @@ TEST(Isoflop, RefusesMinimaAtAnEdge) {
   EXPECT_FALSE(result.bins[2].size);
   EXPECT_THAT(result.bins[2].words, HasSubstr("2 sizes: a parabola needs 3"));
   EXPECT_FALSE(result.size_exponent);
-  EXPECT_THAT(result.words.front(), HasSubstr("an exponent needs two"));
+  EXPECT_THAT(result.words.front(),
+              HasSubstr("minima found: 1; their growth with compute needs two"));
 }
 
 TEST(Isoflop, ALossWithoutAMinimumIsNamed) {
