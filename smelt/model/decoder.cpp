@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "smelt/core/error.h"
@@ -56,6 +57,33 @@ NamedTensors named_parameters(const Decoder& decoder) {
   return named;
 }
 
+std::string bias_name(std::size_t layer) {
+  return fmt::format("model.layers.{}.mlp.gate.e_score_correction_bias", layer);
+}
+
+std::int64_t visits_of(const arch::LoopSchedule& schedule, std::size_t layer) {
+  return std::count_if(schedule.begin(), schedule.end(), [layer](const arch::ExecutedLayer& one) {
+    return one.layer == static_cast<std::int64_t>(layer);
+  });
+}
+
+NamedTensors named_state(const Decoder& decoder) {
+  NamedTensors named = named_parameters(decoder);
+  for (std::size_t i = 0; i < decoder.layers.size(); ++i) {
+    const at::Tensor& bias = decoder.layers[i].gate_bias;
+    if (bias.defined()) named.emplace_back(bias_name(i), bias.size(0) == 1 ? bias[0] : bias);
+  }
+  return named;
+}
+
+void add_router_biases(Decoder& decoder) {
+  for (std::size_t i = 0; i < decoder.layers.size(); ++i) {
+    at::Tensor& bias = decoder.layers[i].gate_bias;
+    const std::int64_t visits = visits_of(decoder.schedule, i);
+    if (!bias.defined()) bias = at::zeros({visits, decoder.config.num_experts}, at::kFloat);
+  }
+}
+
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_shapes(
     const arch::ModelConfig& c) {
   const std::int64_t hidden = c.hidden_size, q = c.query_width(), kv = c.key_value_width();
@@ -101,9 +129,12 @@ LayerOutput forward_layer(const Decoder& decoder, std::size_t executed, const at
   const at::Tensor flat = pv.reshape({n, c.query_width()});
   const at::Tensor x_mid = project_onto(x, flat, w.o_proj, step.residual_scale, decoder.precision);
   const at::Tensor moe_input = rms_norm(x_mid, w.post_attention_norm, c.rms_norm_eps);
+  const float* bias = w.gate_bias.defined()
+                          ? w.gate_bias.const_data_ptr<float>() + (step.visit - 1) * c.num_experts
+                          : nullptr;
   const Routed routed =
       route(moe_input, w.gate, c.num_experts_per_tok, c.norm_topk_prob,
-            fmt::format("layer {}, visit {}", step.layer + 1, step.visit), experts);
+            fmt::format("layer {}, visit {}", step.layer + 1, step.visit), bias, experts);
   at::Tensor moe_output;
   const at::Tensor x_out =
       add_experts(x_mid, moe_input, routed, w.gate_up, w.down, step.residual_scale,

@@ -40,6 +40,7 @@ struct LayerWeights {
   at::Tensor k_norm;               // [head_dim]; undefined without qk_norm
   at::Tensor post_attention_norm;  // [H]
   at::Tensor gate;                 // [E, H], the router
+  at::Tensor gate_bias;            // [visits, E], of the choice only; undefined = none
   at::Tensor gate_up;              // [E, 2I, H], rows 0 … I-1 gate, I … 2I-1 up
   at::Tensor down;                 // [E, H, I]
 };
@@ -65,6 +66,18 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 /// head).  The tensors share storage with the decoder: set requires_grad on them to train.
 NamedTensors named_parameters(const Decoder& decoder);
 
+/// Name of the bias of a physical layer's router, and how often that layer runs.
+std::string bias_name(std::size_t layer);
+std::int64_t visits_of(const arch::LoopSchedule& schedule, std::size_t layer);
+
+/// The parameters, and behind them what is part of the model without being trained: the routers'
+/// biases, where it has them ("mlp.gate.e_score_correction_bias", [E], or [visits, E] in a looped
+/// layer).
+NamedTensors named_state(const Decoder& decoder);
+
+/// Gives every router biases of 0 for each of its visits; those that are there stay.
+void add_router_biases(Decoder& decoder);
+
 /// Name and shape of every parameter of a geometry, in the same order.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_shapes(
     const arch::ModelConfig& config);
@@ -72,7 +85,7 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> parameter_shapes(
 /// What the router of one executed layer did.
 struct Routing {
   at::Tensor probabilities;  // [N, E], softmax over all experts; carries gradient
-  at::Tensor experts;        // [N, k] int64, most probable first, ties to the lower index
+  at::Tensor experts;        // [N, k] int64, in the order of choice, ties to the lower index
   at::Tensor logsumexp;      // [N], of the router logits; carries gradient (z-loss)
 };
 

@@ -29,13 +29,13 @@ float* mutable_data(const at::Tensor& tensor) {
   return tensor.mutable_data_ptr<float>();
 }
 
-/// The k largest of `logits` [E], largest first, of equal ones the lower index.
-void choose(const float* logits, std::int64_t experts, std::int64_t k, std::int64_t* chosen) {
+/// The k largest of `scores` [E], largest first, of equal ones the lower index.
+void choose(const float* scores, std::int64_t experts, std::int64_t k, std::int64_t* chosen) {
   std::int64_t found = 0;
   for (std::int64_t e = 0; e < experts; ++e) {
-    if (found == k && logits[e] <= logits[chosen[k - 1]]) continue;
+    if (found == k && scores[e] <= scores[chosen[k - 1]]) continue;
     std::int64_t at = found < k ? found++ : k - 1;
-    for (; at > 0 && logits[chosen[at - 1]] < logits[e]; --at) chosen[at] = chosen[at - 1];
+    for (; at > 0 && scores[chosen[at - 1]] < scores[e]; --at) chosen[at] = chosen[at - 1];
     chosen[at] = e;
   }
 }
@@ -43,7 +43,7 @@ void choose(const float* logits, std::int64_t experts, std::int64_t k, std::int6
 struct Route : Function<Route> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
                                std::int64_t k, bool renormalise, const std::string& where,
-                               const at::Tensor* given) {
+                               const float* bias, const at::Tensor* given) {
     RECORD_FUNCTION("smelt::router", {});
     const std::int64_t n = x.size(0), experts = gate.size(0);
     at::Tensor probabilities =
@@ -60,8 +60,13 @@ struct Route : Function<Route> {
         if (!std::all_of(row, row + experts, [](float logit) { return std::isfinite(logit); })) {
           throw Error("model", "the router's logits are not finite", where);
         }
-        if (c) choose(row, experts, k, c + i * k);
+        if (c && !bias) choose(row, experts, k, c + i * k);
         sums[i] = softmax(row, experts);
+        if (c && bias) {
+          float* biased = scratch<struct Biased>(experts);
+          for (std::int64_t e = 0; e < experts; ++e) biased[e] = row[e] + bias[e];
+          choose(biased, experts, k, c + i * k);
+        }
         float total = 0;
         for (std::int64_t j = 0; j < k; ++j) total += w[i * k + j] = row[choice[i * k + j]];
         if (!renormalise) continue;
@@ -114,7 +119,7 @@ struct Route : Function<Route> {
     const std::int64_t hidden = x.size(1);
     linear_input_gradient(d, data(gate), mutable_data(dx), n, hidden, experts, Precision::kFp32);
     linear_weight_gradient(d, data(x), mutable_data(dgate), n, hidden, experts, Precision::kFp32);
-    return {dx, dgate, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dx, dgate, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -307,9 +312,9 @@ struct Experts : Function<Experts> {
 }  // namespace
 
 Routed route(const at::Tensor& x, const at::Tensor& gate, std::int64_t top_k, bool renormalise,
-             const std::string& where, const at::Tensor& experts) {
-  const auto out =
-      Route::apply(x, gate, top_k, renormalise, where, experts.defined() ? &experts : nullptr);
+             const std::string& where, const float* bias, const at::Tensor& experts) {
+  const at::Tensor* given = experts.defined() ? &experts : nullptr;
+  const auto out = Route::apply(x, gate, top_k, renormalise, where, bias, given);
   return {out[0], out[1], out[2], out[3]};
 }
 

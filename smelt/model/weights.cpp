@@ -64,12 +64,11 @@ Decoder decoder_from_tensors(const arch::ModelConfig& config, const NamedTensors
   refuse_what_is_only_counted(config, where);
   Problems problems("model", where);
   std::unordered_map<std::string, at::Tensor> given(tensors.begin(), tensors.end());
-  std::vector<at::Tensor> ordered;
-  for (const auto& [name, shape] : parameter_shapes(config)) {
+  const auto take = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
     const auto found = given.find(name);
     if (found == given.end()) {
       problems.add(fmt::format("tensor \"{}\" is missing", name));
-      continue;
+      return at::Tensor();
     }
     const at::Tensor tensor = found->second;
     given.erase(found);
@@ -79,13 +78,27 @@ Decoder decoder_from_tensors(const arch::ModelConfig& config, const NamedTensors
     } else if (!tensor.is_floating_point()) {
       problems.add(fmt::format("tensor \"{}\": expected floating point numbers", name));
     }
-    ordered.push_back(tensor.detach().to(at::kFloat).contiguous());
+    return tensor.detach().to(at::kFloat).contiguous();
+  };
+  const bool biased = given.contains(bias_name(0));  // then all routers are
+  std::vector<at::Tensor> ordered, biases;
+  for (const auto& [name, shape] : parameter_shapes(config)) ordered.push_back(take(name, shape));
+  const arch::LoopSchedule schedule = arch::make_schedule(config);
+  for (std::int64_t i = 0; biased && i < config.num_hidden_layers; ++i) {
+    const auto layer = static_cast<std::size_t>(i);
+    std::vector<std::int64_t> shape = {visits_of(schedule, layer), config.num_experts};
+    if (shape[0] == 1) shape.erase(shape.begin());
+    biases.push_back(take(bias_name(layer), shape));
   }
   for (const auto& [name, tensor] : tensors) {
     if (given.contains(name)) problems.add(fmt::format("tensor \"{}\" is unexpected", name));
   }
   problems.throw_if_any();
-  return assemble(config, ordered);
+  Decoder decoder = assemble(config, ordered);
+  for (std::size_t i = 0; i < biases.size(); ++i) {
+    decoder.layers[i].gate_bias = biases[i].view({-1, config.num_experts});
+  }
+  return decoder;
 }
 
 Decoder load_decoder(const std::filesystem::path& folder) {
@@ -96,7 +109,7 @@ Decoder load_decoder(const std::filesystem::path& folder) {
 
 void save_decoder(const Decoder& decoder, const std::filesystem::path& folder) {
   write_file_atomic(folder / "config.json", to_text(arch::to_json(decoder.config)));
-  write_safetensors(folder / "model.safetensors", named_parameters(decoder), {{"format", "pt"}});
+  write_safetensors(folder / "model.safetensors", named_state(decoder), {{"format", "pt"}});
 }
 
 double small_init_std(const arch::ModelConfig& config) {
@@ -136,6 +149,10 @@ Decoder clone(const Decoder& decoder) {
   Decoder copy = assemble(decoder.config, tensors);
   copy.schedule = decoder.schedule;
   copy.precision = decoder.precision;
+  for (std::size_t i = 0; i < copy.layers.size(); ++i) {
+    const at::Tensor& bias = decoder.layers[i].gate_bias;
+    if (bias.defined()) copy.layers[i].gate_bias = bias.clone();
+  }
   return copy;
 }
 

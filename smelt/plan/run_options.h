@@ -15,7 +15,7 @@ namespace smelt::plan {
 
 enum class Schedule { kWsd, kCosine, kConstant };
 enum class DecayShape { kCosine, kLinear, kSqrt };
-enum class Balance { kGlobal, kRow, kOff };
+enum class Balance { kGlobal, kRow, kBias, kOff };
 enum class WriteError { kStop, kGoOn };
 
 }  // namespace smelt::plan
@@ -39,6 +39,7 @@ struct smelt::EnumNames<smelt::plan::Balance> {
   static constexpr std::pair<smelt::plan::Balance, const char*> kNames[] = {
       {smelt::plan::Balance::kGlobal, "global"},
       {smelt::plan::Balance::kRow, "row"},
+      {smelt::plan::Balance::kBias, "bias"},
       {smelt::plan::Balance::kOff, "off"}};
 };
 
@@ -166,21 +167,26 @@ struct RouterOptions {
   Balance balance = Balance::kGlobal;
   bool pool_visits = false;
   double load_balance = 0.01;
+  double bias_rate = 0.001;
   double z_loss = 0.001;
 
   template <class Self, class Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit(Field{"balance",
                 "group of the load-balance loss: the whole step (with accumulation its "
-                "micro-batches so far), "
-                "each row, or no such loss"},
+                "micro-batches so far), each row; or no such loss, but a bias that moves towards "
+                "balance (bias); or neither (off)"},
           self.balance);
-    visit(Field{"pool_visits",
-                "the load-balance loss counts a layer's visits together, not each by itself"},
+    visit(Field{"pool_visits", "balances a layer's visits together, not each by itself"},
           self.pool_visits);
     visit(Field{"load_balance", "coefficient of the mean load-balance loss over executed layers",
                 "", 0, 1e6},
           self.load_balance);
+    visit(Field{"bias_rate",
+                "balance = bias: what a step adds to the choice of an expert below the mean load "
+                "and takes from one above it",
+                "", 0, 1},
+          self.bias_rate);
     visit(Field{"z_loss", "coefficient of the mean router z-loss over executed layers", "", 0, 1e6},
           self.z_loss);
   }

@@ -173,7 +173,8 @@ StepLosses step_losses(const Sums& sums, const Groups& groups, std::int64_t targ
           model::load_balance_loss(counts, probabilities.unsqueeze(0)).item<double>() / layers;
     }
   }
-  const double balance_coefficient = router.balance == Balance::kOff ? 0 : router.load_balance;
+  const bool in_objective = router.balance == Balance::kGlobal || router.balance == Balance::kRow;
+  const double balance_coefficient = in_objective ? router.load_balance : 0;
   losses.objective =
       losses.loss + balance_coefficient * losses.load_balance + router.z_loss * losses.z_loss;
   losses.counts = sums.counts;

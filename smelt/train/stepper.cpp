@@ -9,6 +9,7 @@
 
 #include "smelt/core/error.h"
 #include "smelt/core/hash.h"
+#include "smelt/train/router_bias.h"
 #include "smelt/train/schedule.h"
 
 namespace smelt::train {
@@ -47,6 +48,7 @@ Stepper::Stepper(const RunConfig& config, model::Decoder decoder, Moments moment
       rows_(std::move(rows)),
       ranks_(&ranks),
       optimizer_(config.train, trainable(decoder_), std::move(moments), ranks) {
+  if (config.router.balance == Balance::kBias) model::add_router_biases(decoder_);
   const std::int64_t own = config.train.rows / ranks.size();
   if (own * ranks.size() != config.train.rows || own % own_micro_rows() != 0) {
     throw Error(
@@ -119,6 +121,8 @@ std::optional<StepRecord> Stepper::advance(TrainState& state, const std::functio
   record.lr = learning_rate(config_.train, state.step + 1);
   if (record.losses.failure.empty()) {
     record.update = optimizer_.step(record.lr, state.optimizer_updates + 1);
+    if (!record.update.skipped())
+      move_router_biases(decoder_, record.losses.counts, config_.router);
   } else {
     record.update = {std::nan(""), {record.losses.failure}};
   }

@@ -280,6 +280,24 @@ TEST(Router, TiesGoToTheLowerIndexMostProbableFirst) {
   EXPECT_TRUE(at::allclose(routed.probabilities, at::linear(x, gate).softmax(1)));
 }
 
+TEST(Router, ABiasMovesTheChoiceAndNothingElse) {
+  const at::Tensor gate = torch::tensor({{3.f}, {2.f}, {1.f}, {0.f}});
+  const at::Tensor x = torch::tensor({{1.f}}).requires_grad_();
+  const float bias[] = {-1, 0, 0, 1};
+  const Routed biased = route(x, gate, 2, true, "layer 1", bias);
+  const Routed plain = route(x, gate, 2, true, "layer 1");
+  EXPECT_TRUE(at::equal(plain.experts, torch::tensor({{0, 1}}, at::kLong)));
+  // p = softmax(3, 2, 1, 0) = 0.644, 0.237, 0.087, 0.032: p + bias is largest for 3, then 1.
+  EXPECT_TRUE(at::equal(biased.experts, torch::tensor({{3, 1}}, at::kLong)));
+  EXPECT_TRUE(at::equal(biased.probabilities, plain.probabilities));
+  EXPECT_TRUE(at::equal(biased.logsumexp, plain.logsumexp));
+  const double one = std::exp(0.0), two = std::exp(2.0);
+  EXPECT_NEAR(biased.weights[0][0].item<double>(), one / (one + two), 1e-6);
+  // d w_3 / dx = w_3 · w_1 · (0 − 2), the biases apart.
+  biased.weights.select(1, 0).sum().backward();
+  EXPECT_NEAR(x.grad().item<double>(), -2 * one * two / std::pow(one + two, 2), 1e-6);
+}
+
 TEST(Router, ALogitThatIsNotFiniteNamesLayerAndVisit) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

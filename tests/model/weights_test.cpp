@@ -177,6 +177,33 @@ TEST(Weights, LoadingIsStrictAndListsEverything) {
   EXPECT_THAT(message, HasSubstr("expected shape [20], got [3]"));
 }
 
+TEST(Weights, RouterBiasesAreOneRowPerVisitAndAllOrNone) {
+  TempFolder temp;
+  arch::ModelConfig config = tiny_config();
+  config.loop = arch::Loop{2, 2, 3, 0.5};
+  Decoder decoder = tiny_decoder(config);
+  add_router_biases(decoder);
+  decoder.layers[1].gate_bias.copy_(
+      at::arange(3 * config.num_experts).view({3, config.num_experts}));
+  save_decoder(decoder, temp.path);
+  const Decoder back = load_decoder(temp.path);
+  EXPECT_TRUE(at::equal(back.layers[1].gate_bias, decoder.layers[1].gate_bias));
+  EXPECT_TRUE(at::equal(clone(back).layers[1].gate_bias, decoder.layers[1].gate_bias));
+  EXPECT_EQ(back.layers[0].gate_bias.sizes(), (std::vector<std::int64_t>{1, config.num_experts}));
+
+  NamedTensors tensors = named_state(decoder);
+  EXPECT_EQ(tensors.size(), named_parameters(decoder).size() + decoder.layers.size());
+  for (const auto& [name, tensor] : tensors) {
+    if (name == bias_name(0)) {
+      EXPECT_EQ(tensor.dim(), 1);
+    }
+  }
+  std::erase_if(tensors, [](const auto& one) { return one.first == bias_name(1); });
+  write_safetensors(temp.path / "model.safetensors", tensors);
+  EXPECT_THAT(error_of([&] { load_decoder(temp.path); }),
+              HasSubstr("\"model.layers.1.mlp.gate.e_score_correction_bias\" is missing"));
+}
+
 TEST(Weights, ATiedHeadIsStoredOnce) {
   TempFolder temp;
   arch::ModelConfig config = tiny_config();

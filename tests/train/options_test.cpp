@@ -10,6 +10,7 @@
 #include "smelt/model/weights.h"
 #include "smelt/train/checkpoint.h"
 #include "smelt/train/optimizer.h"
+#include "smelt/train/router_bias.h"
 #include "smelt/train/step.h"
 #include "tiny_run.h"
 
@@ -148,6 +149,59 @@ TEST_F(OptionsTest, PooledVisitsBalanceALayerNotEachVisit) {
   // The mean over executed layers: a pooled layer counts once per visit.
   EXPECT_NEAR(losses->load_balance, sum / 4, 1e-6);
   EXPECT_GT(std::abs(losses->load_balance - apart->load_balance), 1e-6);
+}
+
+TEST_F(OptionsTest, BiasesMoveAgainstTheLoad) {
+  model::Decoder decoder = model::init_decoder(config().model, 1);  // layers 1, 2, 2, 3
+  model::add_router_biases(decoder);
+  RouterOptions router;
+  router.balance = Balance::kBias;
+  router.bias_rate = 0.5;
+  const at::Tensor counts =
+      at::tensor(std::vector<std::int64_t>{5, 5, 5, 5, 9, 1, 5, 5, 3, 7, 8, 2, 0, 0, 20, 0})
+          .view({4, 4});
+  move_router_biases(decoder, counts, router);
+  const auto rows = [&](std::size_t layer) { return decoder.layers[layer].gate_bias; };
+  EXPECT_TRUE(at::equal(rows(0), at::zeros({1, 4})));
+  EXPECT_TRUE(
+      at::equal(rows(1), torch::tensor({{-0.5f, 0.5f, 0.f, 0.f}, {0.5f, -0.5f, -0.5f, 0.5f}})));
+  EXPECT_TRUE(at::equal(rows(2), torch::tensor({{0.5f, 0.5f, -0.5f, 0.5f}})));
+
+  // Pooled, the visits of layer 2 carry 12, 8, 13, 7.
+  router.pool_visits = true;
+  rows(1).zero_();
+  move_router_biases(decoder, counts, router);
+  EXPECT_TRUE(
+      at::equal(rows(1), torch::tensor({{-0.5f, 0.5f, -0.5f, 0.5f}, {-0.5f, 0.5f, -0.5f, 0.5f}})));
+}
+
+TEST_F(OptionsTest, BiasesBalanceARunAndResumeToTheBit) {
+  RunConfig run = config();
+  run.train.steps = 60;
+  run.train.checkpoint_every = 20;
+  run.router.balance = Balance::kOff;
+  run.router.z_loss = 0;
+  const auto last_load = [&](const char* name) {
+    train::run(run, root_ / name);
+    double worst = 0;
+    for (const Json& layer : lines(root_ / name).back().at("router")) {
+      worst = std::max(worst, layer.at("max_load").get<double>());
+    }
+    return worst;
+  };
+  const double off = last_load("off");
+  run.router.balance = Balance::kBias;
+  run.router.bias_rate = 0.01;
+  EXPECT_LT(last_load("bias") - 1, 0.7 * (off - 1));
+  const Checkpoint whole = read_checkpoint(find_latest(root_ / "bias"));
+  for (const auto& layer : whole.decoder.layers) {
+    EXPECT_GT(layer.gate_bias.abs().max().item<double>(), 0);
+  }
+
+  Callbacks cut;
+  cut.stop = [n = 0]() mutable { return ++n == 50; };
+  train::run(run, root_ / "cut", cut);
+  EXPECT_EQ(bits(train::run(run, root_ / "cut").checkpoint), bits(whole.folder));
 }
 
 // ---- undecayed tensors

@@ -68,7 +68,7 @@ TEST_F(RunConfigTest, EveryProblemAtOnceWithItsLine) {
                                        "lr = -1\n"                    // 18
                                        "beta1 = \"high\"\n"           // 19
                                        "[router]\n"                   // 20
-                                       "balance = \"bias\"\n";        // 21
+                                       "balance = \"sometimes\"\n";   // 21
   const std::string text = error_of([&] { read_run_config(root_ / "run.toml"); });
   for (const char* part :
        {"unknown key \"sead\"; did you mean \"seed\"?", "run.toml:2)",
@@ -76,7 +76,8 @@ TEST_F(RunConfigTest, EveryProblemAtOnceWithItsLine) {
         "run.toml:13)", "pool: expected stable, decay", "run.toml:15)",
         "unknown key \"train.stepz\"; did you mean \"steps\"?", "run.toml:17)",
         "lr: expected 0 to 10, got -1", "run.toml:18)", "beta1: expected a number, got a string",
-        "run.toml:19)", "balance: expected global, row or off, got \"bias\"", "run.toml:21)"}) {
+        "run.toml:19)", "balance: expected global, row, bias or off, got \"sometimes\"",
+        "run.toml:21)"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
