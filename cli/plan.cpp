@@ -28,8 +28,8 @@ struct Options {
   double flops_per_second = 0, price = 0;
   double sigma = 0, gain = 0, budget = 0;
   std::int64_t devices = 1;
-  std::int64_t micro_rows = 0;  // of [train]: rows per forward pass; 0: all of a device's
-  plan::Recompute recompute = plan::Recompute::kNone;
+  plan::TrainOptions train;                  // the study's [train]
+  std::optional<arch::Recompute> recompute;  // over [train]'s
   double logits_chunk = 0;
 };
 
@@ -42,9 +42,12 @@ plan::Memory memory_of(const plan::StudyConfig& study, const arch::ModelConfig& 
                        const Options& options) {
   plan::MemoryOptions memory;
   const auto rows = (study.rows + options.devices - 1) / options.devices;
-  const std::int64_t at_once = options.micro_rows > 0 ? std::min(options.micro_rows, rows) : rows;
+  const std::int64_t micro_rows = options.train.micro_rows;
+  const std::int64_t at_once = micro_rows > 0 ? std::min(micro_rows, rows) : rows;
   memory.tokens = static_cast<double>(at_once) * static_cast<double>(study.row_length);
-  memory.recompute = options.recompute;
+  memory.recompute = options.recompute.value_or(options.train.recompute);
+  memory.accumulates = at_once < rows;
+  memory.devices = options.devices;
   memory.logits_chunk = options.logits_chunk;
   return plan::training_memory(model, memory);
 }
@@ -135,9 +138,10 @@ std::string memory_text(const plan::StudyConfig& study, const plan::Plan& plan,
   const plan::Memory largest = largest_memory(study, plan, options);
   return fmt::format(
       "memory of the largest model on one device: {}B (weights {}B, gradients {}B, moments {}B, "
-      "activations {}B, logits {}B)\n",
+      "activations {}B, logits {}B, program {}B)\n",
       with_si(largest.total()), with_si(largest.weights), with_si(largest.gradients),
-      with_si(largest.moments), with_si(largest.activations), with_si(largest.logits));
+      with_si(largest.moments), with_si(largest.activations), with_si(largest.logits),
+      with_si(largest.program));
 }
 
 /// What the seeds can resolve, as text and JSON.
@@ -188,8 +192,8 @@ std::pair<std::string, Json> power(const plan::StudyConfig& study, const plan::P
 }
 
 /// Checks the training tables key by key; what a study asks of them beyond that it says when it
-/// starts.  Returns [train] micro_rows.
-std::int64_t read_training(const plan::StudyConfig& study, Problems& problems) {
+/// starts.  Returns [train].
+plan::TrainOptions read_training(const plan::StudyConfig& study, Problems& problems) {
   plan::TrainOptions common;
   read_fields(common, study.train, problems);
   for (const TomlTable& own : {study.train_baseline, study.train_smelt}) {
@@ -207,7 +211,7 @@ std::int64_t read_training(const plan::StudyConfig& study, Problems& problems) {
                              common.micro_rows),
                  study.train.where("micro_rows"));
   }
-  return common.micro_rows;
+  return common;
 }
 
 std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
@@ -243,7 +247,7 @@ std::string to_text(const plan::StudyConfig& study, const plan::Plan& plan,
 void run(Session& session, Options options) {
   Problems problems("plan", options.study);
   plan::StudyConfig study = plan::read_study_config(options.study, problems);
-  options.micro_rows = read_training(study, problems);
+  options.train = read_training(study, problems);
   study.file->report_unread(problems);
   problems.throw_if_any();
 
@@ -335,13 +339,12 @@ void add_plan(CLI::App& program, Session& session) {
   verb.add_option_function<std::string>(
           "--recompute",
           [options](const std::string& name) {
-            options->recompute = enum_from<plan::Recompute>(name).value();
+            options->recompute = enum_from<arch::Recompute>(name).value();
           },
-          "what the backward pass recomputes")
-      ->check(CLI::IsMember(enum_choices<plan::Recompute>()))
-      ->default_str("none");
+          "what the backward pass recomputes (default: as in [train])")
+      ->check(CLI::IsMember(enum_choices<arch::Recompute>()));
   verb.add_option("--logits-chunk", options->logits_chunk,
-                  "tokens whose logits exist at once (0 = all of a device's)")
+                  "tokens whose logits exist at once (0 = as the engine does it)")
       ->check(within(0.0, 1e12))
       ->capture_default_str();
   CLI::Option* endpoints = verb.add_option(

@@ -102,11 +102,11 @@ void time_steps(Session& session, const train::RunConfig& config, std::int64_t s
   if (signal_seen()) session.exit_code = 128 + signal_seen();
   if (session.json) return print_json(train::to_json(timing));
   print(fmt::format(
-      "{:.4f} s per step (median of {}), {} tokens/s, peak {}B\n"
+      "{:.4f} s per step (median of {}), {} tokens/s, peak {}B (planned {}B)\n"
       "data {:.1f} %, forward {:.1f} %, backward {:.1f} %, optimizer {:.1f} %\n",
       timing.step_seconds, timing.steps, with_commas(timing.tokens_per_second),
-      with_si(timing.peak_rss_bytes), 100 * timing.data_share, 100 * timing.forward_share,
-      100 * timing.backward_share, 100 * timing.optimizer_share));
+      with_si(timing.peak_rss_bytes), with_si(timing.planned_bytes), 100 * timing.data_share,
+      100 * timing.forward_share, 100 * timing.backward_share, 100 * timing.optimizer_share));
   if (!trace.empty() && timing.steps > 0) {
     print("\n" + profile_table(timing) + "trace: " + trace +
           " (chrome://tracing, ui.perfetto.dev)\n");

@@ -1,38 +1,43 @@
 // Memory that training one model takes on one device.
 //
-//   Memory memory = training_memory(config, {.tokens = 4096, .recompute = Recompute::kLayer});
-//   memory.total();   // bytes
+//   Memory memory = training_memory(config, {.tokens = 4096, .recompute =
+//   arch::Recompute::kLayer}); memory.total();   // bytes
+//
+// Counts what the engine holds when it holds most, at the start of the backward pass
+// (docs/engine.md).
 #pragma once
 
 #include <cstdint>
 
+#include "smelt/arch/execution.h"
 #include "smelt/arch/model_config.h"
-#include "smelt/core/fields.h"
 #include "smelt/core/json.h"
 
 namespace smelt::plan {
 
-/// What the backward pass recomputes: nothing, or each executed layer from its input.
-enum class Recompute { kNone, kLayer };
-
 struct MemoryOptions {
   double tokens = 0;  // of one forward pass on one device
-  Recompute recompute = Recompute::kNone;
-  double logits_chunk = 0;   // tokens whose logits exist at once; 0: all
-  double element_bytes = 4;  // of activations and logits
+  arch::Recompute recompute = arch::Recompute::kNone;
+  bool accumulates = false;  // a step is more than one forward pass
+  std::int64_t devices = 1;  // that share the moments (ZeRO-1)
+  double logits_chunk = 0;   // tokens whose logits exist at once; 0: as the engine does it
 };
 
-/// Bytes.  Weights, gradients and both moments are fp32.
+/// Bytes; everything is fp32, also where products take bf16 factors.
 struct Memory {
-  double weights = 0, gradients = 0, moments = 0;
+  double weights = 0;
+  double gradients = 0;  // with those that are made before they are added to the others
+  double moments = 0;
   double activations = 0;  // kept for the backward pass, and one layer's at work
   double logits = 0;
-  double total() const { return weights + gradients + moments + activations + logits; }
+  double program = 0;  // the program and LibTorch without a model
+  double total() const { return weights + gradients + moments + activations + logits + program; }
 };
 
-/// Elements kept per token of executed layer number `layer` (0-based physical): the stream before
-/// both sublayers and both norms' outputs 4·H, queries and attention output 2·q, keys and values,
-/// router E, and per expert of a token gate, up, their product and the output 3·I + H.
+/// Elements (of 4 bytes) kept per token of executed layer number `layer` (0-based physical): the
+/// stream before both sublayers and both norms' outputs 4·H; queries and attention output 2·q, keys
+/// and values 2·kv, both again before their norms, a number per head; router E; and of a token's k
+/// experts 2·I each, with a weight and three 64-bit places.
 double activation_elements(const arch::ModelConfig& model, std::int64_t layer);
 
 Memory training_memory(const arch::ModelConfig& model, const MemoryOptions& options);
@@ -40,9 +45,3 @@ Memory training_memory(const arch::ModelConfig& model, const MemoryOptions& opti
 Json to_json(const Memory& memory);
 
 }  // namespace smelt::plan
-
-template <>
-struct smelt::EnumNames<smelt::plan::Recompute> {
-  static constexpr std::pair<smelt::plan::Recompute, const char*> kNames[] = {
-      {smelt::plan::Recompute::kNone, "none"}, {smelt::plan::Recompute::kLayer, "layer"}};
-};

@@ -17,9 +17,10 @@ namespace smelt::train {
 namespace {
 
 constexpr std::size_t kSmallest = 64 << 10;
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = 2 << 20;
 
-/// The next eighth of a power of two.
+/// The next eighth of a power of two: a multiple of kPage from 32 KiB on.
 std::size_t size_class(std::size_t bytes) {
   const std::size_t step = std::bit_floor(bytes) / 8;
   return (bytes + step - 1) / step * step;
@@ -61,12 +62,11 @@ class BlockCache final : public c10::Allocator {
   }
 
   void* fresh(std::size_t size) {
-    const std::size_t page = size < kHugePage ? 4096 : kHugePage;
-    const std::size_t whole = (size + page - 1) / page * page;
-    void* memory = std::aligned_alloc(page, whole);
+    void* memory = std::aligned_alloc(size < kHugePage ? kPage : kHugePage, size);
     if (!memory) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-    if (page == kHugePage) ::madvise(memory, whole, MADV_HUGEPAGE);
+    // The rest behind the last whole one stays small pages: rounded up it would be a quarter more.
+    if (size >= kHugePage) ::madvise(memory, size / kHugePage * kHugePage, MADV_HUGEPAGE);
 #endif
     const std::lock_guard lock(mutex_);
     sizes_.emplace(memory, size);

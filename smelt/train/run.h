@@ -106,6 +106,7 @@ struct StepTiming {
   double step_seconds = 0;       // median
   double tokens_per_second = 0;  // at the median
   double peak_rss_bytes = 0;     // of the process
+  double planned_bytes = 0;      // plan::training_memory of the same step
   double data_share = 0;         // of the summed time; these four and the rest (bookkeeping) make 1
   double forward_share = 0;
   double backward_share = 0;

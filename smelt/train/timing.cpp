@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "smelt/model/weights.h"
+#include "smelt/plan/memory.h"
 #include "smelt/train/process.h"
 #include "smelt/train/run.h"
 #include "smelt/train/speed.h"
@@ -12,6 +13,17 @@ namespace smelt::train {
 namespace {
 
 constexpr std::int64_t kWarmupSteps = 2;
+
+/// What smelt plan says of the same step.
+double planned_bytes(const RunConfig& config) {
+  const std::int64_t rows = config.train.rows;
+  const std::int64_t at_once = config.train.micro_rows > 0 ? config.train.micro_rows : rows;
+  return plan::training_memory(config.model,
+                               {.tokens = static_cast<double>(at_once * config.data.row_length),
+                                .recompute = config.train.recompute,
+                                .accumulates = at_once < rows})
+      .total();
+}
 
 }  // namespace
 
@@ -44,6 +56,7 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
   if (profile) timing.profile = profile->stop(trace);
   timing.steps = static_cast<std::int64_t>(seconds.size());
   timing.peak_rss_bytes = peak_rss_bytes();
+  timing.planned_bytes = planned_bytes(config);
   if (seconds.empty()) return timing;
   for (double* share : {&timing.data_share, &timing.forward_share, &timing.backward_share,
                         &timing.optimizer_share}) {
@@ -59,11 +72,11 @@ StepTiming time_steps(const RunConfig& config, std::int64_t steps, const Callbac
 
 Json to_json(const StepTiming& timing) {
   Json json = {
-      {"schema", "smelt.step-timing/1"},          {"steps", timing.steps},
-      {"step_seconds", timing.step_seconds},      {"tokens_per_second", timing.tokens_per_second},
-      {"peak_rss_bytes", timing.peak_rss_bytes},  {"data_share", timing.data_share},
-      {"forward_share", timing.forward_share},    {"backward_share", timing.backward_share},
-      {"optimizer_share", timing.optimizer_share}};
+      {"schema", "smelt.step-timing/1"},         {"steps", timing.steps},
+      {"step_seconds", timing.step_seconds},     {"tokens_per_second", timing.tokens_per_second},
+      {"peak_rss_bytes", timing.peak_rss_bytes}, {"planned_bytes", timing.planned_bytes},
+      {"data_share", timing.data_share},         {"forward_share", timing.forward_share},
+      {"backward_share", timing.backward_share}, {"optimizer_share", timing.optimizer_share}};
   for (const ProfileRow& row : timing.profile) {
     json["profile"].push_back({{"name", row.name}, {"seconds", row.seconds}, {"calls", row.calls}});
   }

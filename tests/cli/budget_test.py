@@ -347,7 +347,10 @@ class Plan(unittest.TestCase):
             self.assertEqual(whole["memory_bytes"], max(cell["total"] for cell in cells))
             file.write_text(study.replace("rows = 4", "rows = 4\nmicro_rows = 1"))
             quarter = result("plan", file)["cells"][0]["memory"]["smelt"]
-            self.assertAlmostEqual(quarter["logits"], whole["cells"][0]["memory"]["smelt"]["logits"] / 4)
+            self.assertAlmostEqual(quarter["activations"], whole["cells"][0]["memory"]["smelt"]["activations"] / 4)
+            self.assertGreater(quarter["gradients"], whole["cells"][0]["memory"]["smelt"]["gradients"] - 1)
+            file.write_text(study.replace("rows = 4", 'rows = 4\nrecompute = "layer"'))
+            self.assertLess(result("plan", file)["memory_bytes"], whole["memory_bytes"])
 
     def test_keys_that_this_kind_of_model_does_not_have(self):
         head = '[data]\nstore = "none"\n[horizons]\nsteps = [10]\ndecay_steps = 2\n[baseline]\nconfig = "config.json"\n'

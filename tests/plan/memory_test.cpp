@@ -25,23 +25,41 @@ arch::ModelConfig hand_model() {
 TEST(Memory, AgreesWithAHandCount) {
   const arch::ModelConfig m = hand_model();
   const double parameters = 3 * (24 + 16 + 24 + 12 + 180 + 8) + 2 * 28 + 4;
-  const double layer = 4 * 4 + 2 * (6 + 2) + 3 + 2 * (3 * 5 + 4);
+  // stream 16, queries and output 12, keys and values 4, heads 3, router 3 + 1, k · (2·I + 7) = 34
+  const double layer = 73, work = 2 * 4 + 8 * 4, head = 2 * 28;
   EXPECT_EQ(activation_elements(m, 0), layer);
   const Memory all = training_memory(m, {.tokens = 10});
   EXPECT_EQ(all.weights, 4 * parameters);
-  EXPECT_EQ(all.gradients, 4 * parameters);
+  EXPECT_EQ(all.gradients, 4 * (parameters + head + 180));  // the looped layer's add up
   EXPECT_EQ(all.moments, 8 * parameters);
-  EXPECT_EQ(all.activations, 4 * 10 * 4 * layer);  // four executed layers
+  EXPECT_EQ(all.activations, 4 * 10 * (4 * layer + work));  // four executed layers
   EXPECT_EQ(all.logits, 4 * 10 * 7);
-  EXPECT_EQ(all.total(), 16 * parameters + 160 * layer + 280);
+  EXPECT_EQ(all.total(),
+            all.weights + all.gradients + all.moments + all.activations + all.logits + all.program);
+  arch::ModelConfig normed = m;
+  normed.qk_norm = true;  // queries and keys before their norms: 6 + 2
+  EXPECT_EQ(activation_elements(normed, 0), layer + 8);
 }
 
 TEST(Memory, RecomputingKeepsTheStreamAndOneLayer) {
   const arch::ModelConfig m = hand_model();
-  const Memory less = training_memory(m, {.tokens = 10, .recompute = Recompute::kLayer});
-  EXPECT_EQ(less.activations, 4 * 10 * (4 * 4 + activation_elements(m, 0)));
-  const Memory chunked = training_memory(m, {.tokens = 10, .logits_chunk = 3, .element_bytes = 2});
-  EXPECT_EQ(chunked.logits, 2 * 3 * 7);
+  const double layer = 73, work = 40, kept = 4 + 3 + 2 * 2 + 1;  // stream, router of a layer
+  const Memory by_layer = training_memory(m, {.tokens = 10, .recompute = arch::Recompute::kLayer});
+  EXPECT_EQ(by_layer.activations, 4 * 10 * (4 * kept + layer + work));
+  const Memory by_loop = training_memory(m, {.tokens = 10, .recompute = arch::Recompute::kLoop});
+  // Of the layers before and in the loop; the one behind it is done with by then.
+  EXPECT_EQ(by_loop.activations, 4 * 10 * (2 * layer + 2 * kept + work));
+  const Memory chunked = training_memory(m, {.tokens = 10, .logits_chunk = 3});
+  EXPECT_EQ(chunked.logits, 4 * 3 * 7);
+}
+
+TEST(Memory, DevicesShareTheMoments) {
+  const arch::ModelConfig m = hand_model();
+  const Memory one = training_memory(m, {.tokens = 10});
+  const Memory four = training_memory(m, {.tokens = 10, .devices = 4});
+  EXPECT_EQ(four.moments, one.moments / 4);
+  // What is exchanged: all gradients in a row, and a device's part of them.
+  EXPECT_EQ(four.gradients - one.gradients, one.weights * 1.25);
 }
 
 }  // namespace
